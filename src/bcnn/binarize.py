@@ -1,0 +1,78 @@
+"""Sign with its two surrogate gradients, Eq. 1 to 4 (sec. 5.3).
+
+The forward function is sign, with sign(0) = sign(-0.0) = +1 so that a binary tensor never holds a third value (torch.sign
+yields 0). Its derivative is 0 almost everywhere, so the backward pass uses that of a smoother function:
+
+    activations   dy/dx = 2 - 2|x| on [-1, 1]   (Eq. 1), the derivative of `soft_sign` (Eq. 2)
+    weights       dy/dx = 1        on [-1, 1]   (Eq. 3), the derivative of `hard_tanh`  (Eq. 4)
+
+Eq. 2 and Eq. 4 are never computed by the network; they are here so that tests can differentiate them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def sign(x: Tensor) -> Tensor:
+    """+1 where x >= 0 (-0.0 included), else -1; the dtype of x. No gradient."""
+    return torch.where(x >= 0, 1.0, -1.0).to(x.dtype)
+
+
+class _ActivationSign(torch.autograd.Function):
+    """sign(x + bias). Saves x, which the identity path keeps alive anyway, and never the sum: P branches on one x cost no copy."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(x, bias)
+        return sign(x + bias)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        x, bias = ctx.saved_tensors
+        dx = grad * (2 - 2 * (x + bias).abs()).clamp_min(0)  # Eq. 1: 2 - 2|x| turns negative just where it must be 0
+        dims = [d for d in range(dx.dim()) if bias.shape[d] == 1 and dx.shape[d] != 1]
+        return dx, dx.sum(dims, keepdim=True) if dims else dx
+
+
+class _WeightSign(torch.autograd.Function):
+    """sign(w). Saves one byte a weight: whether it lies in [-1, 1]."""
+
+    @staticmethod
+    def forward(ctx: Any, w: Tensor) -> Tensor:
+        ctx.save_for_backward(w.abs() <= 1)
+        return sign(w)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        (inside,) = ctx.saved_tensors
+        return grad * inside  # Eq. 3
+
+
+def sign_activation(x: Tensor, bias: Tensor) -> Tensor:
+    """sign(x + bias) with the gradient of Eq. 1 to both; `bias` has as many dimensions as x."""
+    return _ActivationSign.apply(x, bias)  # type: ignore[no-any-return]
+
+
+def sign_weight(w: Tensor) -> Tensor:
+    """sign(w) with the gradient of Eq. 3; w itself is the latent real weight that accumulates it (sec. 5.2)."""
+    return _WeightSign.apply(w)  # type: ignore[no-any-return]
+
+
+def soft_sign(x: Tensor) -> Tensor:
+    """Eq. 2, the unused forward function whose derivative is Eq. 1."""
+    inner = torch.where(x < 0, x * x + 2 * x, -x * x + 2 * x)
+    return torch.where(x < -1, -1.0, torch.where(x >= 1, 1.0, inner))
+
+
+def hard_tanh(x: Tensor) -> Tensor:
+    """Eq. 4, the unused forward function whose derivative is Eq. 3."""
+    return torch.where(x < -1, -1.0, torch.where(x >= 1, 1.0, x))
+
+
+# What a convolution does to its latent weights before it uses them: step 1 (sec. 5.1) and step 2 (sec. 5.2) of training.
+WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {"real": lambda w: w, "binary": sign_weight}

@@ -1,0 +1,22 @@
+"""The one exception that carries a sentence for a person.
+
+Whatever a user can get wrong (a config, a file, an image) raises `UserError` with one sentence: what, where, what next.
+The command line prints that sentence and exits with code 2; anything else that escapes is a defect of ours and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(ValueError):
+    """Bad input, said in one sentence."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The tail of an error about an unknown name: the nearest known one, and all of them."""
+    known = sorted(known)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}known: {', '.join(known)}"

@@ -1,0 +1,156 @@
+"""The modules of a building block (Fig. 3, Fig. 4).
+
+    x -> Replicate -> conv1 (binary 1x1) -> depthwise (real 3x3/S) -> conv3 (binary 1x1) -> + -> out
+                 \\-> itself, or average pool SxS/S -> identity (binary 1x1) ---------------/
+
+Maps are NCHW, as everywhere in torch. Legend: N images, C channels, RC after replication, P branches, F filter size.
+"""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bcnn import config
+from bcnn.binarize import WEIGHTS, sign_activation
+
+
+class Replicate(nn.Module):
+    """C -> RC channels (sec. 4.2.2). Output channel c is input channel c mod C, so it is bookkeeping, not work.
+
+    Reading: with a non-integer R > 1 the same rule replicates the first channels once more than the others. With R < 1 the
+    rule is read backwards: output channel j is the mean of all input channels c with c mod RC = j.
+    """
+
+    def __init__(self, channels_in: int, channels: int) -> None:
+        super().__init__()
+        self.channels_in, self.channels = channels_in, channels
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.channels == self.channels_in:
+            return x
+        if self.channels > self.channels_in:
+            copies = -(-self.channels // self.channels_in)
+            return torch.cat([x] * copies, dim=1)[:, : self.channels]
+        parts = x.split(self.channels, dim=1)  # the last part may be shorter: its absent channels are not averaged
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + F.pad(part, (0, 0, 0, 0, 0, self.channels - part.shape[1]))
+        full, rest = divmod(self.channels_in, self.channels)
+        size = torch.full((self.channels, 1, 1), full, dtype=x.dtype, device=x.device)
+        size[:rest] += 1
+        return total / size
+
+    def extra_repr(self) -> str:
+        return f"{self.channels_in} -> {self.channels}"
+
+
+class Branch(nn.Module):
+    """One residual of a convolution module (Fig. 4): bias, sign, binary 1x1 convolution, batch norm.
+
+    `shift` = (dy, dx) makes it one tap of an FxF convolution: it reads pixel (y + dy, x + dx), zero outside the map. The
+    shift and pad come before the bias (sec. 4.2.1), so a padded pixel becomes sign(bias): +1 or -1 like any other.
+    """
+
+    def __init__(self, channels: int, bias: Tensor, shift: tuple[int, int] = (0, 0)) -> None:
+        super().__init__()
+        self.shift = shift
+        self.weights = "binary"  # or "real": set for a whole network by Network.weights
+        self.bias = nn.Parameter(bias.reshape(1, channels, 1, 1).clone())
+        self.weight = nn.Parameter(nn.init.kaiming_normal_(torch.empty(channels, channels, 1, 1)))
+        self.norm = nn.BatchNorm2d(channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        signs = sign_activation(shifted(x, *self.shift), self.bias)
+        dot: Tensor = F.conv2d(signs, WEIGHTS[self.weights](self.weight).to(signs.dtype))
+        out: Tensor = self.norm(dot)
+        return out
+
+    def extra_repr(self) -> str:
+        return f"{self.weight.shape[0]}, weights={self.weights}" + (f", shift={self.shift}" if any(self.shift) else "")
+
+
+def shifted(x: Tensor, dy: int, dx: int) -> Tensor:
+    """x read at (y + dy, x + dx), zeros outside: F.pad crops where a pad is negative."""
+    return x if dy == dx == 0 else F.pad(x, (-dx, dx, -dy, dy))
+
+
+def shifts(filter: int) -> list[tuple[int, int]]:
+    """The F*F taps of an FxF filter in raster order, the centre at (0, 0)."""
+    half = filter // 2
+    return [(dy, dx) for dy in range(-half, half + 1) for dx in range(-half, half + 1)]
+
+
+class BinaryConv(nn.Module):
+    """Convolution module (Fig. 4): x + sum over branches, then PReLU if the block gives it one.
+
+    P branches for 1x1; with a filter of F, P branches for each of the F*F shifts. `replicas` is how many copies of each
+    channel its input holds: their initial biases are spread over the quantiles of a normal distribution, since equal biases
+    would make the copies binarize alike and learn alike.
+    """
+
+    def __init__(
+        self, channels: int, branches: int = 1, filter: int = 1, prelu: bool = True, replicas: int = 1
+    ) -> None:
+        super().__init__()
+        replica = torch.arange(channels) * replicas // channels
+        steps = replicas * branches
+        quantiles = torch.tensor([NormalDist().inv_cdf((i + 0.5) / steps) for i in range(steps)])
+        self.branches = nn.ModuleList(
+            Branch(channels, quantiles[replica * branches + p], shift)
+            for shift in shifts(filter)
+            for p in range(branches)
+        )
+        self.prelu = nn.PReLU(channels) if prelu else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = x
+        for branch in self.branches:
+            out = out + branch(x)
+        return out if self.prelu is None else self.prelu(out)
+
+
+class DepthwiseConv(nn.Module):
+    """The 3x3 convolution module: real depth wise 3x3/S, batch norm, PReLU (sec. 4.2.1). A vector operation, so it stays real."""
+
+    def __init__(self, channels: int, stride: int = 1) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(channels, channels, 3, stride, padding=1, groups=channels, bias=False)
+        self.norm = nn.BatchNorm2d(channels)
+        self.prelu = nn.PReLU(channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.prelu(self.norm(self.conv(x)))
+        return out
+
+
+class Block(nn.Module):
+    """The building block (Fig. 3).
+
+    Reading: Table 2 counts exactly three PReLUs a block, and two placements give that count. `prelu="module"`: every module
+    of the residual path has one, the identity module has none (sec. 4.2.1). `prelu="block"`: conv1 and the depth wise module
+    have theirs and one follows the addition, as in RegNetX (sec. 4.2.4).
+    """
+
+    def __init__(self, shape: config.Block) -> None:
+        super().__init__()
+        channels, branches, filter = shape.channels, shape.branches, shape.filter
+        replicas = -(-channels // shape.channels_in)
+        in_module = shape.prelu == "module"
+        self.replicate = Replicate(shape.channels_in, channels)
+        self.conv1 = BinaryConv(channels, branches, filter, replicas=replicas)
+        self.depthwise = DepthwiseConv(channels, shape.stride)
+        self.conv3 = BinaryConv(channels, branches, filter, prelu=in_module)
+        self.pool = None if shape.normal else nn.AvgPool2d(shape.stride)
+        self.identity = None if shape.normal else BinaryConv(channels, branches, filter, prelu=False, replicas=replicas)
+        self.prelu = None if in_module else nn.PReLU(channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.replicate(x)
+        residual = self.conv3(self.depthwise(self.conv1(x)))
+        identity = x if self.identity is None or self.pool is None else self.identity(self.pool(x))
+        out: Tensor = identity + residual
+        return out if self.prelu is None else self.prelu(out)

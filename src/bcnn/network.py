@@ -1,0 +1,97 @@
+"""The network (Fig. 2): intensity channel, stem, levels of building blocks, decoder.
+
+image N,3,H,W (normalised RGB) -> logits N,classes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from bcnn import layers
+from bcnn.binarize import WEIGHTS, sign
+from bcnn.config import NetworkConfig
+from bcnn.errors import UserError, nearest
+
+# Reading: the paper does not say how intensity is made; these are the luma weights of ITU-R BT.601, 3 MACs a pixel.
+INTENSITY = (0.299, 0.587, 0.114)
+
+
+class Intensity(nn.Module):
+    """N,3,H,W -> N,4,H,W: R, G, B and their weighted sum (sec. 4.1).
+
+    Reading: it is taken of the normalised channels, so that it needs no statistics of its own.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        r, g, b = x.unbind(1)
+        intensity = r * INTENSITY[0] + g * INTENSITY[1] + b * INTENSITY[2]
+        return torch.cat([x, intensity.unsqueeze(1)], dim=1)
+
+
+class Decoder(nn.Module):
+    """Global average pool and a real fully connected layer: a vector matrix product for one image, so it stays real."""
+
+    def __init__(self, channels: int, classes: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(channels, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.linear(x.mean((2, 3)))
+        return out
+
+
+class Network(nn.Module):
+    """A network as its config says. `stem` and `level1` ... are sequences of building blocks.
+
+    `weights` switches what every binary convolution does with its latent weights: "real" is step 1 of the training,
+    "binary" step 2 and everything after it. Switching changes no parameter.
+    """
+
+    def __init__(self, config: NetworkConfig, weights: str = "binary") -> None:
+        super().__init__()
+        self.config = config
+        self.intensity = Intensity() if config.intensity else None
+        for shape in config.plan():
+            level, _, index = shape.name.partition(".")
+            if index == "0":
+                self.add_module(level, nn.Sequential())
+            self.get_submodule(level).add_module(index, layers.Block(shape))
+        self.decoder = Decoder(config.channels_out, config.classes)
+        self.weights = weights
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.intensity is not None:
+            x = self.intensity(x)
+        for level in self.levels():
+            x = level(x)
+        out: Tensor = self.decoder(x)
+        return out
+
+    def levels(self) -> Iterator[nn.Module]:
+        """Stem and levels in order."""
+        for name, module in self.named_children():
+            if name == "stem" or name.startswith("level"):
+                yield module
+
+    @property
+    def weights(self) -> str:
+        return self._weights
+
+    @weights.setter
+    def weights(self, mode: Literal["real", "binary"] | str) -> None:
+        if mode not in WEIGHTS:
+            raise UserError(f"unknown weights {mode!r}; {nearest(mode, WEIGHTS)}")
+        self._weights = mode
+        for module in self.modules():
+            if isinstance(module, layers.Branch):
+                module.weights = mode
+
+    def binary_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """The +-1 tensor of every binary convolution by parameter name, whatever `weights` is set to."""
+        for name, module in self.named_modules():
+            if isinstance(module, layers.Branch):
+                yield f"{name}.weight", sign(module.weight.detach())
