@@ -32,7 +32,7 @@ class _ActivationSign(torch.autograd.Function):
         return sign(x + bias)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         x, bias = ctx.saved_tensors
         dx = grad * (2 - 2 * (x + bias).abs()).clamp_min(0)  # Eq. 1: 2 - 2|x| turns negative just where it must be 0
         dims = [d for d in range(dx.dim()) if bias.shape[d] == 1 and dx.shape[d] != 1]
@@ -48,19 +48,22 @@ class _WeightSign(torch.autograd.Function):
         return sign(w)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         (inside,) = ctx.saved_tensors
-        return grad * inside  # Eq. 3
+        dw: Tensor = grad * inside  # Eq. 3
+        return dw
 
 
 def sign_activation(x: Tensor, bias: Tensor) -> Tensor:
     """sign(x + bias) with the gradient of Eq. 1 to both; `bias` has as many dimensions as x."""
-    return _ActivationSign.apply(x, bias)  # type: ignore[no-any-return]
+    signs: Tensor = _ActivationSign.apply(x, bias)  # type: ignore[no-untyped-call]
+    return signs
 
 
 def sign_weight(w: Tensor) -> Tensor:
     """sign(w) with the gradient of Eq. 3; w itself is the latent real weight that accumulates it (sec. 5.2)."""
-    return _WeightSign.apply(w)  # type: ignore[no-any-return]
+    signs: Tensor = _WeightSign.apply(w)  # type: ignore[no-untyped-call]
+    return signs
 
 
 def soft_sign(x: Tensor) -> Tensor:

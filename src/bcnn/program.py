@@ -125,6 +125,9 @@ class Program:
     ops: tuple[Op, ...]
     names: tuple[str, ...]  # the torch module each op came from, for reports
     labels: tuple[str, ...] = ()  # class names, if known
+    crop: float = (
+        1.0  # of an image of another size: shorter side resized to input / crop, centre kept, see `images.fit`
+    )
     provenance: dict[str, Any] = field(default_factory=dict)  # config, recipe, measured accuracy: plain JSON data
     shapes: tuple[Shape, ...] = field(init=False)  # of every map
 
@@ -167,6 +170,8 @@ def _shapes(program: Program) -> tuple[Shape, ...]:
         except UserError as error:
             raise UserError(f"op {index} ({type(op).__name__} {name!r}): {error}") from None
         shapes.append(shape)
+    if not isinstance(program.crop, float) or not 0 < program.crop <= 1:
+        raise UserError(f"crop is {program.crop!r}, not a number above 0 and up to 1")
     labels = len(program.labels)
     if labels and shapes[-1] != (1, 1, labels):
         raise UserError(f"program has {labels} labels but its last map is {shapes[-1]}")

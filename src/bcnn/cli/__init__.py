@@ -1,0 +1,5 @@
+"""The command line, see `app`."""
+
+from bcnn.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,60 @@
+"""The command `bcnn`: one verb a job. Each group of verbs is a module beside this one.
+
+Nothing here or at the top of those modules imports torch or anything else that is slow; a verb imports what it needs when it
+runs, so that `bcnn --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from bcnn import __version__
+from bcnn.errors import UserError
+
+app = typer.Typer(
+    help="Fully binary CNNs, from the paper to the device.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+out = Console()  # what was asked for
+err = Console(stderr=True)  # progress and errors, so that output can be piped
+
+
+def _version(show: bool) -> None:
+    if show:
+        print(f"bcnn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """The entry point: a `UserError` becomes one sentence and exit code 2, never a traceback."""
+    from bcnn.cli import count  # noqa: F401  (importing a module adds its verbs)
+
+    try:
+        app()
+    except UserError as error:
+        print(f"bcnn: {error}", file=sys.stderr)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "sklearn", "matplotlib", "tensorboard"):
+            raise
+        print(f"bcnn: this needs {error.name}; install it with: pip install 'bcnn[train]'", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:  # `bcnn summary | head`
+        sys.stderr.close()
+        sys.exit(0)
