@@ -27,3 +27,10 @@ def test_words_and_stream_hold_the_same_bits(channels):
 def test_stream_of_whole_words_is_the_words_in_little_endian():
     words = np.array([[0x04030201, 0x08070605]], np.uint32)
     assert to_stream(words, 64).tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_stream_at_an_odd_address_becomes_aligned_words():
+    buffer = np.arange(9, dtype=np.uint8)
+    words = from_stream(buffer[1:], 1, 64)
+    assert words.flags.aligned
+    assert words.tolist() == [[0x04030201, 0x08070605]]

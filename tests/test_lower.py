@@ -177,9 +177,9 @@ def test_comparison_names_the_layer_whose_weights_differ(layer):
 def test_comparison_with_another_network_names_the_op_that_is_not_there():
     with pytest.raises(UserError, match="op 1 of the program"):
         differences(samples.network(TINY.replace(stem={"stride": 1, "replicate": 3})), lowered(samples.network()))
+    program = lowered(samples.network())
+    shorter = p.Program(program.ops[:-1], program.names[:-1])
     with pytest.raises(UserError, match="ops, but the checkpoint's network lowers to"):
-        lowering = lowered(samples.network())
-        shorter = p.Program(lowering.ops[:-1], lowering.names[:-1])
         differences(samples.network(), shorter)
 
 
