@@ -16,6 +16,13 @@ from bcnn.errors import UserError
 if TYPE_CHECKING:
     from bcnn.packfile import Packed, Sizes
 
+ISAS = (
+    "avx512",
+    "avx2",
+    "neon",
+    "scalar",
+)  # all that the engine's source has; a build holds those of its processor family
+
 
 @app.command()
 def pack(
@@ -121,7 +128,8 @@ def predict(
             unread += 1
             err.print(f"bcnn: {escape(str(error))}", highlight=False, soft_wrap=True)
             continue
-        answers.append({"image": str(file), "predictions": _best(engine.run(pixels[None])[0], program.labels, top)})
+        best = [{"label": label, "probability": value} for label, value in engine.predict(pixels, top)[0]]
+        answers.append({"image": str(file), "predictions": best})
     if as_json:
         print(json.dumps(answers, indent=2))
     elif answers:
@@ -134,22 +142,15 @@ def predict(
     raise typer.Exit(2 if unread else 0)
 
 
-def _best(logits: Any, labels: tuple[str, ...], top: int) -> list[dict[str, Any]]:
-    """The most probable classes, by softmax; without labels, a class is called by its number."""
-    import numpy as np
-
-    odds = np.exp(logits.astype(np.float64) - logits.max())
-    probabilities = odds / odds.sum()
-    order = np.argsort(-probabilities, kind="stable")[:top]
-    return [{"label": labels[c] if labels else str(c), "probability": float(probabilities[c])} for c in order]
-
-
 def _isa_table() -> Table:
     from bcnn.engine import isas
 
     table = Table("instruction set", "built", "supported", "active", title="Engine")
-    for isa in isas():
-        table.add_row(isa.name, *("yes" if value else "no" for value in (isa.built, isa.supported, isa.active)))
+    built = {isa.name: isa for isa in isas()}
+    for name in dict.fromkeys((*built, *ISAS)):
+        isa = built.get(name)
+        facts = (isa is not None, isa is not None and isa.supported, isa is not None and isa.active)
+        table.add_row(name, *("yes" if fact else "no" for fact in facts))
     return table
 
 
