@@ -82,7 +82,7 @@ def test_info_shows_ops_sizes_and_provenance(model):
     for size in (sizes.binary_weights, sizes.real_parameters, sizes.header, sizes.total):
         assert f"{size:,}" in text
     assert "level1.1.conv3" in text
-    assert "8 x 8 x 8" in text
+    assert "8,8,8" in text
     assert "[b]none[/b]" in text  # markup in a file is text
     assert "Hashes: all" in text
 

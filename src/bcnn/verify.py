@@ -39,9 +39,16 @@ class Check:
 
 
 def verify(
-    path: str | Path, checkpoint: str | Path | None = None, data: str | Path | None = None, limit: int = 1000
+    path: str | Path,
+    checkpoint: str | Path | None = None,
+    data: str | Path | None = None,
+    limit: int = 1000,
+    progress: Callable[[str], object] = lambda doing: None,
 ) -> Iterator[Check]:
-    """Yields every check as it is done. `data` is a folder of images, at most `limit` of which are used."""
+    """Yields every check as it is done. `data` is a folder of images, at most `limit` of which are used.
+
+    `progress` is told what is being done; by default nobody listens.
+    """
     if not Path(path).is_file():
         raise UserError(f"no packed file at {path}; make one with `bcnn pack CHECKPOINT -o {path}`")
     try:
@@ -52,19 +59,22 @@ def verify(
     yield Check("file", True, f"{len(packed.hashes)} hashes are right, {packed.sizes.total:,} bytes")
     program = packed.program
     height, width, _ = program.shapes[0]
+    progress("Interpreting the test vectors")
     vectors = [packfile.vector_image(seed, height, width) for seed in packed.test_seeds or (0,)]
     maps = [interpret_maps(program, image) for image in vectors]
     yield _test_vectors(packed, maps)
+    progress("Comparing the engine with the interpreter")
     yield from _engines(program, vectors, maps)
     network_logits: Logits | None = None
     if checkpoint is not None:
         from bcnn import verify_torch
 
+        progress("Comparing torch with the program")
         network, meta = verify_torch.load(checkpoint)
         yield verify_torch.check_modules(network, meta, program, vectors)
         network_logits = verify_torch.logits(network, meta)
     if data is not None:
-        yield from _data(program, Path(data), limit, network_logits)
+        yield _data(program, Path(data), limit, network_logits, progress)
 
 
 def _test_vectors(packed: packfile.Packed, maps: list[list[p.Floats]]) -> Check:
@@ -113,7 +123,9 @@ def _count(one: p.Floats, other: p.Floats) -> str:
 # --- a data set -------------------------------------------------------------------------------------------------------
 
 
-def _data(program: p.Program, folder: Path, limit: int, network_logits: Logits | None) -> Iterator[Check]:
+def _data(
+    program: p.Program, folder: Path, limit: int, network_logits: Logits | None, progress: Callable[[str], object]
+) -> Check:
     from bcnn.engine import Engine
 
     if not folder.is_dir():
@@ -127,6 +139,7 @@ def _data(program: p.Program, folder: Path, limit: int, network_logits: Logits |
     agree, right = 0, 0
     truth = classes_of(files, folder, program)
     for start in range(0, len(files), 16):
+        progress(f"Comparing first choices: {start} of {len(files)} images")
         batch = np.stack([images.fit(images.open_rgb(file), size, program.crop) for file in files[start : start + 16]])
         first = engine.run(batch).argmax(axis=1)
         agree += int((first == reference(batch).argmax(axis=1)).sum())
@@ -134,7 +147,7 @@ def _data(program: p.Program, folder: Path, limit: int, network_logits: Logits |
     needed = len(files) if network_logits is None else int(np.floor(AGREEMENT * len(files)))
     other = "interpreter" if network_logits is None else "torch"
     accuracy = "" if truth is None else f"; {right / len(files):.2%} right"
-    yield Check(
+    return Check(
         "data", agree >= needed, f"first choice equals that of {other} on {agree} of {len(files)} images{accuracy}"
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,17 +13,21 @@ from torch import nn
 from bcnn import program as p
 from bcnn.compare import compare, first_difference, normalised
 from bcnn.errors import UserError
+from bcnn.network import Network
 from bcnn.verify import Check, Logits
 
+if TYPE_CHECKING:
+    from bcnn.checkpoint import Meta
 
-def load(checkpoint: str | Path) -> tuple[nn.Module, Any]:
+
+def load(checkpoint: str | Path) -> tuple[Network, Meta]:
     """The network in eval mode, and what `bcnn.checkpoint` says about it."""
     from bcnn.checkpoint import load
 
     return load(checkpoint)
 
 
-def check_modules(network: nn.Module, meta: Any, program: p.Program, vectors: list[NDArray[np.uint8]]) -> Check:
+def check_modules(network: nn.Module, meta: Meta, program: p.Program, vectors: list[NDArray[np.uint8]]) -> Check:
     """Every op against its torch module, each with the same input; names the first that differs."""
     closest = 0.0
     for image in vectors:
@@ -41,7 +45,7 @@ def check_modules(network: nn.Module, meta: Any, program: p.Program, vectors: li
     return Check("torch", True, detail)
 
 
-def logits(network: nn.Module, meta: Any) -> Logits:
+def logits(network: nn.Module, meta: Meta) -> Logits:
     @torch.no_grad()
     def run(images: NDArray[np.uint8]) -> p.Floats:
         made: p.Floats = network(normalised(images, meta.mean, meta.std)).float().numpy()

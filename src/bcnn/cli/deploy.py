@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich import box
 from rich.markup import escape
 from rich.table import Table
 
@@ -91,11 +92,13 @@ def verify(
     from bcnn.verify import verify as checks
 
     failed = False
-    with err.status("Checking ..."):
-        for check in checks(model, checkpoint, data, limit):
+    with err.status("Checking ...") as status:
+        for check in checks(model, checkpoint, data, limit, lambda doing: status.update(f"{doing} ...")):
+            status.stop()  # else its line and that of the result would mix on a terminal
             failed |= not check.passed
             word = "[green]pass[/]" if check.passed else "[red]FAIL[/]"
             out.print(f"{word}  {check.name:<14}{escape(check.detail)}", highlight=False, soft_wrap=True)
+            status.start()
     raise typer.Exit(int(failed))
 
 
@@ -133,11 +136,11 @@ def predict(
     if as_json:
         print(json.dumps(answers, indent=2))
     elif answers:
-        table = Table("image", "label", "probability")
+        table = Table("image", "label", "probability", box=box.SIMPLE_HEAD, pad_edge=False)
         for answer in answers:
             for row, best in enumerate(answer["predictions"]):
                 name = "" if row else escape(answer["image"])
-                table.add_row(name, escape(best["label"]), f"{best['probability']:.1%}", end_section=row == top - 1)
+                table.add_row(name, escape(best["label"]), f"{best['probability']:.1%}")
         out.print(table)
     raise typer.Exit(2 if unread else 0)
 
@@ -169,14 +172,16 @@ def _op_table(packed: Packed) -> Table:
     from bcnn.packfile import parameters
 
     program = packed.program
-    table = Table("op", "kind", "layer", "reads", "makes (H x W x C)", "binary weights", "real parameters", title="Ops")
-    for column in table.columns[-2:]:
-        column.justify = "right"
+    table = Table(title="Ops", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    for heading in ("op", "kind", "layer", "reads", "makes H,W,C"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("bits", "reals"):
+        table.add_column(heading, no_wrap=True, justify="right")
     for index, (op, name, shape) in enumerate(zip(program.ops, program.names, program.shapes, strict=True)):
         reads = [getattr(op, field) for field in ("source", "add") if getattr(op, field, None) is not None]
         binary, real = parameters(op)
-        made = " x ".join(map(str, shape))
+        made = ",".join(map(str, shape))
         table.add_row(
-            str(index), type(op).__name__, escape(name), " + ".join(map(str, reads)), made, f"{binary:,}", f"{real:,}"
+            str(index), type(op).__name__, escape(name), "+".join(map(str, reads)), made, f"{binary:,}", f"{real:,}"
         )
     return table
