@@ -119,6 +119,8 @@ class NetworkConfig:
 
     def scaled(self, width: float) -> NetworkConfig:
         """The same network `width` times as wide: the stem's R sets the channels of all that follows (Fig. 2)."""
+        if not 0 < width < math.inf:
+            raise UserError(f"width must be a number > 0, got {width!r}")
         stem = dataclasses.replace(self.stem, replicate=self.stem.replicate * width)
         return dataclasses.replace(self, name=f"{self.name}-x{width:g}", stem=stem)
 
@@ -148,7 +150,6 @@ def _validate(config: NetworkConfig) -> None:
         raise UserError(f"prelu must be 'module' or 'block', got {config.prelu!r}")
     if not isinstance(config.intensity, bool):
         raise UserError(f"intensity must be true or false, got {config.intensity!r}")
-    stride = 1
     for row, level in enumerate((config.stem, *config.levels)):
         where = "stem" if row == 0 else f"level{row}"
         if not isinstance(level, Level):
@@ -161,16 +162,15 @@ def _validate(config: NetworkConfig) -> None:
         r = level.replicate
         if isinstance(r, bool) or not isinstance(r, (int, float)) or not math.isfinite(r) or r <= 0:
             raise UserError(f"{where}: replicate (R) must be a number > 0, got {r!r}")
-        stride *= level.stride
-        for side, value in zip(("height", "width"), size, strict=True):
-            if value % stride:
-                below, above = value // stride * stride, (value // stride + 1) * stride
-                accepted = f"{below} or {above}" if below else f"{above}"
-                raise UserError(
-                    f"{where}: image_size {side} {value} does not divide by the stride {stride} reached there; "
-                    f"the nearest accepted is {accepted} at this level, and the whole network needs a multiple of "
-                    f"{math.prod(lv.stride for lv in (config.stem, *config.levels))}"
-                )
+    total = math.prod(level.stride for level in (config.stem, *config.levels))
+    for side, value in zip(("height", "width"), size, strict=True):
+        if value % total:
+            below = value // total * total
+            accepted = f"{below} or {below + total}" if below else f"{total}"
+            raise UserError(
+                f"image_size {side} {value} is not a multiple of {total}, the product of all strides (S); "
+                f"the nearest accepted: {accepted}"
+            )
 
 
 # --- JSON and TOML --------------------------------------------------------------------------------------------------
