@@ -139,6 +139,8 @@ def _whole(value: Any, where: str, low: int = 1) -> None:
 
 
 def _validate(config: NetworkConfig) -> None:
+    if not isinstance(config.name, str):
+        raise UserError(f"name must be text, got {config.name!r}")
     size = config.image_size
     if not isinstance(size, tuple) or len(size) != 2:
         raise UserError(f"image_size must be one number or [height, width], got {size!r}")
@@ -214,10 +216,14 @@ def to_json(config: NetworkConfig) -> str:
 
 
 def to_toml(config: NetworkConfig) -> str:
-    """TOML text. The config is scalars, one table and a list of tables: JSON's literals are TOML's for all of them."""
+    """TOML text. The config is scalars, one table and a list of tables: JSON's literals are TOML's for all of them.
+
+    But for two: TOML has no surrogate pairs, so text stays as it is, and wants DEL escaped.
+    """
 
     def table(data: dict[str, Any]) -> list[str]:
-        return [f"{key} = {json.dumps(value)}" for key, value in data.items()]
+        literals = {key: json.dumps(value, ensure_ascii=False) for key, value in data.items()}
+        return [f"{key} = {literal}".replace("\x7f", "\\u007f") for key, literal in literals.items()]
 
     data = to_dict(config)
     stem, levels = data.pop("stem"), data.pop("levels")
@@ -291,6 +297,9 @@ def preset(name: str) -> NetworkConfig:
 
 def resolve(name_or_path: str) -> NetworkConfig:
     """What a user names on the command line: a preset, or a config file ending in .json or .toml."""
-    if Path(name_or_path).suffix in (".json", ".toml"):
-        return read(name_or_path)
+    path = Path(name_or_path)
+    if path.suffix in (".json", ".toml"):
+        return read(path)
+    if name_or_path not in PRESETS and (path.exists() or len(path.parts) > 1):
+        raise UserError(f"{path} is no config file: its name must end in .json or .toml")
     return preset(name_or_path)
