@@ -87,6 +87,11 @@ class NetworkConfig:
         return 4 if self.intensity else 3
 
     @property
+    def stride(self) -> int:
+        """Of the whole network: image height and width must be multiples of it."""
+        return math.prod(level.stride for level in (self.stem, *self.levels))
+
+    @property
     def channels_out(self) -> int:
         return self.plan()[-1].channels
 
@@ -164,7 +169,7 @@ def _validate(config: NetworkConfig) -> None:
         r = level.replicate
         if isinstance(r, bool) or not isinstance(r, (int, float)) or not math.isfinite(r) or r <= 0:
             raise UserError(f"{where}: replicate (R) must be a number > 0, got {r!r}")
-    total = math.prod(level.stride for level in (config.stem, *config.levels))
+    total = config.stride
     for side, value in zip(("height", "width"), size, strict=True):
         if value % total:
             below = value // total * total

@@ -211,4 +211,4 @@ def peak_map_bytes(config: NetworkConfig) -> int:
             pooled = min(block.channels_in, block.channels) * pixels
             steps += [x + out + pooled, pooled + 2 * out, 3 * out]  # pool; identity module; conv3
         peak = max(peak, *steps)
-    return 4 * peak
+    return 4 * max(peak, out + block.channels, block.channels + config.classes)  # the decoder's two modules

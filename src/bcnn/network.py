@@ -64,6 +64,9 @@ class Network(nn.Module):
         self.weights = weights
 
     def forward(self, x: Tensor) -> Tensor:
+        stride = self.config.stride
+        if x.dim() != 4 or x.shape[1] != 3 or x.shape[2] % stride or x.shape[3] % stride:
+            raise UserError(f"images must be N,3,H,W with H and W multiples of {stride}, got {tuple(x.shape)}")
         if self.intensity is not None:
             x = self.intensity(x)
         for level in self.levels():
