@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from pathlib import Path
 
 import pytest
@@ -105,7 +106,7 @@ def test_any_config_round_trips_through_json_and_toml(config: NetworkConfig) -> 
 def test_any_plan_is_a_chain_that_ends_at_the_size_over_all_strides(config: NetworkConfig) -> None:
     plan = config.plan()
     assert plan[0].channels_in == config.channels_in
-    for before, after in zip(plan, plan[1:], strict=False):
+    for before, after in itertools.pairwise(plan):
         assert (before.channels, before.height, before.width) == (after.channels_in, after.height_in, after.width_in)
         assert after.channels >= 1
     assert plan[-1].height >= 1
@@ -175,7 +176,7 @@ def test_replace_rejects_unknown_fields() -> None:
 
 @pytest.mark.parametrize("width", [0, -1, float("nan"), float("inf")])
 def test_impossible_width_names_the_width(width: float) -> None:
-    with pytest.raises(UserError, match="^width must be a number > 0, got"):
+    with pytest.raises(UserError, match=r"^width must be a number > 0, got"):
         preset("cifar10").scaled(width)
 
 
