@@ -14,9 +14,7 @@ from bcnn.counts import count
 from bcnn.network import Network
 
 torch.set_num_threads(1)
-SMALL = NetworkConfig(
-    image_size=(8, 8), classes=5, branches=2, stem=Level(1, 1, 2), levels=(Level(2, 2, 1.5), Level(1, 1, 0.5, 3))
-)
+SMALL = NetworkConfig(image_size=(8, 8), classes=5, stem=Level(1, 1, 2), levels=(Level(2, 2, 1.5), Level(1, 1, 0.5, 3)))
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ CONFIGS = {
     "cifar10": preset("cifar10"),
     "module prelu": TINY.replace(prelu="module"),
     "no intensity": TINY.replace(intensity=False),
-    "F=3, P=2": TINY.replace(branches=2, levels=[{"filter": 3, "blocks": 2}]),
+    "F=3, P=2": TINY.replace(branches=2, levels=[{"filter": 3}]),
     "R=1.5": TINY.replace(levels=[{"replicate": 1.5}, {"replicate": 1.25, "stride": 1}]),
     "R<1": TINY.replace(levels=[{"replicate": 0.5}, {"replicate": 0.7, "stride": 1, "blocks": 2}]),
     "S=3": TINY.replace(levels=[{"stride": 3}, {"stride": 4, "replicate": 1}]),

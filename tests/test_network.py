@@ -24,7 +24,7 @@ SMALL = NetworkConfig(
     levels=(Level(2, 2, 1.5), Level(1, 2, 0.5, 3)),
 )
 # For what is slow per layer: tracing.
-LEAN = NetworkConfig(image_size=(4, 4), classes=3, stem=Level(1, 1, 1), levels=(Level(1, 2, 1.5),))
+LEAN = NetworkConfig(image_size=(4, 4), classes=3, stem=Level(1, 2, 1.5), levels=())
 
 
 @pytest.fixture
