@@ -1,6 +1,8 @@
 """The verbs pack, info, verify, predict: what they print and the exit codes they give."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -158,3 +160,13 @@ def test_predict_with_the_real_engine(model, photo):
 def test_every_verb_has_help_with_an_example():
     for verb in ("pack", "info", "verify", "predict"):
         assert f"bcnn {verb}" in run(verb, "--help").output
+
+
+def test_bad_file_is_one_sentence_and_exit_code_2(tmp_path):
+    (tmp_path / "bad.bcnn").write_bytes(b"nonsense, and more of it")
+    command = [sys.executable, "-m", "bcnn", "info", str(tmp_path / "bad.bcnn")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("bcnn: ")
+    assert len(done.stderr.splitlines()) == 1

@@ -7,6 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
+import bcnn
 import samples
 import standins
 from bcnn import packfile
@@ -197,3 +198,10 @@ def test_real_engine_equals_the_interpreter_on_every_configuration():
                 passed, detail = compare_engine(engine.Engine(program, isa=isa.name), program, images, maps)
                 assert passed, detail
     assert isinstance(program, p.Program)
+
+
+def test_loaded_engine_gives_the_stored_logits(model):
+    pytest.importorskip("bcnn.engine")
+    packed = packfile.open_packed(model)
+    vectors = np.stack([packfile.vector_image(seed, 8, 8) for seed in packed.test_seeds])
+    assert np.array_equal(bcnn.load(model, threads=1)(vectors), packed.test_logits)
