@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcnn import program as p
+from bcnn.bits import pack_bits
 from bcnn.errors import UserError
 
 # Values of the H,W,O popcounts made at once: bounds the memory of a large map and keeps the work in the cache.
@@ -32,7 +33,7 @@ def interpret_maps(program: p.Program, image: NDArray[np.uint8]) -> list[p.Float
     if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.shape != (height, width, 3):
         got = f"{image.dtype} {image.shape}" if isinstance(image, np.ndarray) else type(image).__name__
         raise UserError(f"image is {got}, not the uint8 {(height, width, 3)} that the program reads")
-    maps = [_input(program.ops[0], image)]
+    maps = [input_map(program.ops[0], image)]
     for op in program.ops[1:]:
         maps.append(run_op(op, maps))
     return maps
@@ -45,7 +46,8 @@ def run_op(op: p.Op, maps: list[p.Floats]) -> p.Floats:
         return OPS[type(op)](op, maps)
 
 
-def _input(op: p.Op, image: NDArray[np.uint8]) -> p.Floats:
+def input_map(op: p.Op, image: NDArray[np.uint8]) -> p.Floats:
+    """Map 0."""
     assert isinstance(op, p.Input)  # a Program that exists begins with one
     x: p.Floats = image.astype(np.float32) * op.scale + op.offset
     if op.intensity is None:
@@ -137,13 +139,6 @@ def shifted(x: p.Floats, dy: int, dx: int) -> p.Floats:
     left, right = max(0, -dx), min(width, width - dx)
     out[top:bottom, left:right] = x[top + dy : bottom + dy, left + dx : right + dx]
     return out
-
-
-def pack_bits(bits: NDArray[np.bool_]) -> p.Words:
-    """... x K -> ... x ceil(K / 32): bit k is bit k % 32 of word k // 32, tail bits are zero."""
-    tail = -bits.shape[-1] % 32
-    padded = np.pad(bits, [(0, 0)] * (bits.ndim - 1) + [(0, tail)])
-    return np.packbits(padded, axis=-1, bitorder="little").view("<u4").astype(np.uint32)
 
 
 def mismatches(x: p.Floats, branch: p.Branch) -> NDArray[np.int32]:
