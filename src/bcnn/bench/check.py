@@ -13,7 +13,7 @@ import numpy as np
 
 from bcnn import program as p
 from bcnn.images import Pixels
-from bcnn.interpret import interpret_maps, run_op
+from bcnn.interpret import input_map, run_op
 
 # Of the largest value of a map. Sums of up to 1024 float32 terms in another order, with or without fused multiply-add, differ by
 # a few 1e-6; one wrong sign in a dot over 1024 channels moves a value by 2 scale = 4 / 32, over 1e-2 of the largest.
@@ -32,7 +32,7 @@ def check_maps(program: p.Program, image: Pixels, maps: Sequence[p.Floats | None
     known: list[p.Floats] = []
     compared, worst = 0, 0.0
     for index, (op, got) in enumerate(zip(program.ops, maps, strict=True)):
-        want = interpret_maps(p.Program((op,), ("input",)), image)[0] if isinstance(op, p.Input) else run_op(op, known)
+        want = input_map(op, image) if isinstance(op, p.Input) else run_op(op, known)
         known.append(want if got is None else np.ascontiguousarray(got, dtype=np.float32).reshape(want.shape))
         if got is not None:
             error = float(np.abs(known[-1] - want).max() / np.abs(want).max())

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from bcnn import program as p
+from bcnn.bits import unpack_bits
 from bcnn.errors import UserError
 
 Products = Literal["float", "integer"]
@@ -64,6 +65,8 @@ class _Graph:
             attributes = dict(group=op.offset.size, strides=[op.stride] * 2, pads=[1, 1, 1, 1], kernel_shape=[3, 3])
             v = self.spatial("Conv", x, self.constant(weight), self.constant(op.offset), **attributes)
             return self.prelu(v, op.slope, out)
+        if isinstance(op, p.AvgPool) and op.stride == 1:
+            return self.node("Identity", x, out=out)
         if isinstance(op, p.AvgPool):
             return self.spatial("AveragePool", x, out=out, kernel_shape=[op.stride] * 2, strides=[op.stride] * 2)
         if isinstance(op, p.GlobalAvgPool):
@@ -176,6 +179,4 @@ class _Graph:
 
 def signs(branch: p.Branch) -> NDArray[np.int8]:
     """The weights of a branch, O,K, as -1 and +1."""
-    k = branch.threshold.size
-    bits = np.unpackbits(branch.weight.astype("<u4").view(np.uint8), axis=-1, bitorder="little", count=k)
-    return bits.astype(np.int8) * 2 - 1
+    return unpack_bits(branch.weight, branch.threshold.size).astype(np.int8) * 2 - 1

@@ -1,8 +1,8 @@
 """Program -> OpenVINO model on its own BinaryConvolution (opset1): uint8 image 1,H,W,3 -> logits. Maps are NCHW.
 
 Bits are made by a FakeQuantize of two levels, which its CPU plugin turns into packed bits. It is +1 for x > low; ours is
-+1 for x >= threshold, so low is the float32 just below the threshold. Weights are one bit each, in channel order from the lowest bit
-of a byte up, the order of `program.Branch.weight`. BinaryConvolution "xnor-popcount" then yields dot = K - 2 n.
++1 for x >= threshold, so low is the float32 just below the threshold. Weights are one bit each, from the lowest bit of a
+byte up, the stream of `bcnn.bits`. BinaryConvolution "xnor-popcount" then yields dot = K - 2 n.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from openvino import opset1, opset8
 
 from bcnn import program as p
 from bcnn.bench.rival import Skipped
+from bcnn.bits import to_stream
 
 
 def openvino_model(program: p.Program, maps: bool = False) -> Any:
@@ -60,6 +61,8 @@ def _op(program: p.Program, op: Any, made: list[Any]) -> Any:
         weight = op.weight.transpose(2, 0, 1)[:, None, None].copy()  # 3,3,K -> K,1,1,3,3: a group per channel
         v = opset8.group_convolution(x, weight, [op.stride] * 2, [1, 1], [1, 1], [1, 1])
         return _prelu(opset8.add(v, _channelwise(op.offset)), op.slope)
+    if isinstance(op, p.AvgPool) and op.stride == 1:
+        return x
     if isinstance(op, p.AvgPool):
         size = [op.stride] * 2
         return opset1.avg_pool(x, size, [0, 0], [0, 0], size, exclude_pad=False)
@@ -75,13 +78,13 @@ def _op(program: p.Program, op: Any, made: list[Any]) -> Any:
 def _branch(x: Any, branch: p.Branch) -> Any:
     """scale * n + offset with n = (K - dot) / 2, so -scale / 2 * dot + (offset + scale * K / 2)."""
     o, k = branch.scale.size, branch.threshold.size
-    if branch.shift != (0, 0) or k % 32:
-        raise Skipped("its binary convolution is built for one-pixel filters and channel counts divisible by 32 only")
+    if branch.shift != (0, 0) or k % 8:
+        raise Skipped("its binary convolution is built for one-pixel filters and channel counts divisible by 8 only")
     low = _channelwise(np.nextafter(branch.threshold, np.float32(-np.inf)))
     zero, one = (np.full((1, 1, 1, 1), value, np.float32) for value in (0, 1))
     bits = opset8.fake_quantize(x, low, low, zero, one, 2)
-    packed = np.ascontiguousarray(branch.weight.astype("<u4")).view(np.uint8)
-    tensor = openvino.Tensor(packed, openvino.Shape([o, k, 1, 1]), openvino.Type.u1)  # borrows `packed`
+    stream = to_stream(branch.weight, k)
+    tensor = openvino.Tensor(stream, openvino.Shape([o, k, 1, 1]), openvino.Type.u1)  # borrows `stream`
     weight = openvino.op.Constant(tensor, shared_memory=False)
     dot = opset1.binary_convolution(bits, weight, [1, 1], [0, 0], [0, 0], [1, 1], "xnor-popcount", 0.0)
     offset = (branch.offset + branch.scale.astype(np.float64) * k / 2).astype(np.float32)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from bcnn import program as p
 from bcnn.images import Pixels
 
 
 class Skipped(Exception):
-    """A rival that cannot run here: its message is the line the table shows instead."""
+    """A rival that cannot run here: its message is the line that the table shows instead."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Job:
     program: p.Program
     image: Pixels  # H,W,3
     threads: int = 1
+    network: Any = None  # the torch network that the program was lowered from, if there is one
 
 
 @dataclass(frozen=True)
