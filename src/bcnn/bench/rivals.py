@@ -10,16 +10,17 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bcnn import packfile
 from bcnn.bench.check import WrongResult
 from bcnn.bench.rival import Job, Rival, Skipped
 from bcnn.bench.sample import sample_image, sample_program
 from bcnn.bench.timing import Times, facts, interleave
-from bcnn.config import NetworkConfig
-from bcnn.program import Program
+from bcnn.config import PRESETS, NetworkConfig, resolve
 
 Maker = Callable[[Job], Rival]
 ENGINE = "this engine"
@@ -97,8 +98,16 @@ MAKERS: dict[str, Maker] = {
 }
 
 
+def job(model: str, threads: int = 1) -> Job:
+    """What a user names: a packed file, or a preset or config file, which gets random parameters."""
+    if Path(model).suffix in (".json", ".toml") or model in PRESETS or not Path(model).exists():
+        return job_of(resolve(model), threads)
+    program = packfile.read(model)
+    return Job(program, sample_image(*program.shapes[0][:2]), threads)
+
+
 def job_of(config: NetworkConfig, threads: int = 1) -> Job:
-    """A preset with random parameters: as a torch network where torch is installed, else as a program only."""
+    """A config with random parameters: as a torch network where torch is installed, else as a program only."""
     image = sample_image(*config.image_size)
     try:
         from bcnn.bench.pytorch import program_of, sample_network
@@ -106,11 +115,6 @@ def job_of(config: NetworkConfig, threads: int = 1) -> Job:
         return Job(sample_program(config), image, threads)
     network = sample_network(config)
     return Job(program_of(network), image, threads, network)
-
-
-def job_of_program(program: Program, threads: int = 1) -> Job:
-    height, width, _ = program.shapes[0]
-    return Job(program, sample_image(height, width), threads)
 
 
 @dataclass(frozen=True)
