@@ -20,7 +20,7 @@ if __name__ == "__main__" and "--threads" not in " ".join(sys.argv):
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before any library starts threads beside ours
 
 from bcnn.bench import ops
-from bcnn.bench.rival import Job, Rival, Skipped
+from bcnn.bench.rival import Job, Rival, SkippedError
 from bcnn.bench.rivals import ENGINE, MAKERS, Contest, contest, engine, job_of
 from bcnn.bench.timing import supports
 from bcnn.config import preset
@@ -30,9 +30,9 @@ TWO_THREADS, TWO_BRANCHES, AVX2 = f"{ENGINE}, 2 threads", f"{ENGINE}, P=2", f"{E
 
 def two_threads(job: Job) -> Rival:
     if job.threads != 1:
-        raise Skipped("this is the comparison with two threads")
+        raise SkippedError("this is the comparison with two threads")
     if (os.cpu_count() or 1) < 2:
-        raise Skipped("this machine has one core")
+        raise SkippedError("this machine has one core")
     return engine(dataclasses.replace(job, threads=2), name=TWO_THREADS)
 
 
@@ -42,7 +42,7 @@ def two_branches(job: Job) -> Rival:
 
 def avx2(job: Job) -> Rival:
     if not supports("avx512_vpopcntdq"):
-        raise Skipped("AVX2 is the best that this CPU has: no AVX-512 VPOPCNTDQ")
+        raise SkippedError("AVX2 is the best that this CPU has: no AVX-512 VPOPCNTDQ")
     return engine(job, isa="avx2", name=AVX2)
 
 
@@ -83,7 +83,9 @@ def verdicts(result: Contest, late_share: float | None) -> list[Verdict]:
     to = functools.partial(ratio, result, fast=ENGINE)
     onnx = least([to("ONNX Runtime, float Conv"), to("ONNX Runtime, MatMulInteger")])
     mobilenet = least([to("ONNX Runtime, MobileNetV1 int8"), to("OpenVINO, MobileNetV1 int8")])
-    openvino = at_least("3.5x faster than OpenVINO's BinaryConvolution with bf16", to("OpenVINO, BinaryConvolution"), 3.5)
+    openvino = at_least(
+        "3.5x faster than OpenVINO's BinaryConvolution with bf16", to("OpenVINO, BinaryConvolution"), 3.5
+    )
     if not (supports("avx512_bf16") or supports("amx_bf16")) and openvino.verdict != "not measurable here":
         openvino = dataclasses.replace(
             openvino, verdict="not measurable here", measured=f"{openvino.measured} in float32: this CPU has no bf16"
@@ -111,7 +113,11 @@ def main() -> None:
     result = contest(
         job, arguments.rounds, {**MAKERS, **OURS}, on_made=lambda name: print(f"checking {name}", file=sys.stderr)
     )
-    profile = ops.profile(job) if result.times(ENGINE) else None
+    profile = None
+    if result.times(ENGINE):
+        from bcnn.engine import Engine
+
+        profile = ops.profile(Engine(job.program, threads=1), job.image)
     found = verdicts(result, profile and profile.late_gmacs / profile.peak)
     text = result.text() + "\n" + (profile.text() + "\n" if profile else "")
     text += "targets (ratios of min times)\n"

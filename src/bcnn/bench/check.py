@@ -20,14 +20,14 @@ from bcnn.interpret import input_map, run_op
 TOLERANCE = 1e-4
 
 
-class WrongResult(Exception):
+class WrongResultError(Exception):
     """A rival that does not compute the network: it must not be timed."""
 
 
 def check_maps(program: p.Program, image: Pixels, maps: Sequence[p.Floats | None]) -> str:
     """`maps[i]` is the rival's H,W,C map i, or None where it does not show one: then the interpreter's takes its place.
 
-    Returns the sentence for the table; raises `WrongResult` naming the first op that differs.
+    Returns the sentence for the table; raises `WrongResultError` naming the first op that differs.
     """
     known: list[p.Floats] = []
     compared, worst = 0, 0.0
@@ -37,6 +37,8 @@ def check_maps(program: p.Program, image: Pixels, maps: Sequence[p.Floats | None
         if got is not None:
             error = float(np.abs(known[-1] - want).max() / np.abs(want).max())
             if not error <= TOLERANCE:  # written so that NaN fails
-                raise WrongResult(f"op {index} ({program.names[index]}) differs by {error:.1e} of its largest value")
+                raise WrongResultError(
+                    f"op {index} ({program.names[index]}) differs by {error:.1e} of its largest value"
+                )
             compared, worst = compared + 1, max(worst, error)
     return f"interpreter, {compared} of {len(known)} maps within {worst:.0e} of their largest value"

@@ -17,7 +17,7 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from bcnn.bench.check import WrongResult
+from bcnn.bench.check import WrongResultError
 from bcnn.bench.onnx_runtime import session
 from bcnn.bench.rival import Job, Rival
 
@@ -101,7 +101,7 @@ def mobilenet_model() -> onnx.ModelProto:
     b.macs += CLASSES * channels
     logits = b.node("Gemm", x, weight, bias, transB=1)
     if b.macs != MACS:
-        raise WrongResult(f"MobileNetV1 has {b.macs} MACs, not {MACS}")
+        raise WrongResultError(f"MobileNetV1 has {b.macs} MACs, not {MACS}")
     image = helper.make_tensor_value_info("image", TensorProto.UINT8, [1, SIZE, SIZE, 3])
     output = helper.make_tensor_value_info(logits, TensorProto.FLOAT, [1, CLASSES])
     graph = helper.make_graph(b.nodes, "mobilenet", [image], [output], b.constants)
@@ -121,7 +121,7 @@ def _check(model: onnx.ModelProto, logits: NDArray[np.float32]) -> str:
     want = literal.run(None, {"image": mobilenet_image()})[0]
     error = float(np.abs(logits - want).max() / want.std())
     if not error <= TOLERANCE:
-        raise WrongResult(f"MobileNetV1's logits are off by {error:.2f} of their spread")
+        raise WrongResultError(f"MobileNetV1's logits are off by {error:.2f} of their spread")
     return f"float run of the QDQ model, logits within {error:.0e} of their spread"
 
 
@@ -134,9 +134,12 @@ def on_onnx_runtime(job: Job) -> Rival:
     checked = _check(model, timed.run(None, {"image": image})[0])
     integer = _integer_convolutions(model)
     if integer != 1 + 2 * len(PAIRS):
-        raise WrongResult(f"only {integer} convolutions run in int8")
+        raise WrongResultError(f"only {integer} convolutions run in int8")
     return Rival(
-        "ONNX Runtime, MobileNetV1 int8", f"{COMPUTES}, {integer} x QLinearConv", lambda: timed.run(None, {"image": image}), checked
+        "ONNX Runtime, MobileNetV1 int8",
+        f"{COMPUTES}, {integer} x QLinearConv",
+        lambda: timed.run(None, {"image": image}),
+        checked,
     )
 
 
@@ -163,6 +166,6 @@ def on_openvino(job: Job) -> Rival:
     ran = primitives(timed, "Convolution")
     integer = sum(count for name, count in ran.items() if name.endswith("_I8"))
     if integer < 2 * len(PAIRS):  # it prefers float32 for the first layer, 2 % of the MACs, on some processors
-        raise WrongResult(f"only {integer} convolutions run in int8: {dict(ran)}")
+        raise WrongResultError(f"only {integer} convolutions run in int8: {dict(ran)}")
     kernels = ", ".join(f"{count} x {name.split()[1]}" for name, count in ran.items())
     return Rival("OpenVINO, MobileNetV1 int8", f"{COMPUTES}, {kernels}", runner(timed, image), checked)

@@ -23,9 +23,7 @@ Products = Literal["float", "integer"]
 OPSET = 17
 
 
-def onnx_model(
-    program: p.Program, products: Products, maps: bool = False, contrib: bool = False
-) -> onnx.ModelProto:
+def onnx_model(program: p.Program, products: Products, maps: bool = False, contrib: bool = False) -> onnx.ModelProto:
     """The model. With `maps` every map of the program is an output too ("map0", "map1", ...), for checks. `contrib` lets
     MatMulInteger and the scaling after it be one operator of ONNX Runtime's own, 10 % less time for the whole network."""
     graph = _Graph(program, products, contrib)
@@ -62,8 +60,11 @@ class _Graph:
         if isinstance(op, p.DepthwiseConv):
             x = self.replicate(x, channels, op.offset.size)
             weight = op.weight.transpose(2, 0, 1)[:, None]  # 3,3,K -> K,1,3,3
-            attributes = dict(group=op.offset.size, strides=[op.stride] * 2, pads=[1, 1, 1, 1], kernel_shape=[3, 3])
-            v = self.spatial("Conv", x, self.constant(weight), self.constant(op.offset), **attributes)
+            parameters = self.constant(weight), self.constant(op.offset)
+            size, strides = [3, 3], [op.stride] * 2
+            v = self.spatial(
+                "Conv", x, *parameters, group=len(weight), kernel_shape=size, strides=strides, pads=[1] * 4
+            )
             return self.prelu(v, op.slope, out)
         if isinstance(op, p.AvgPool) and op.stride == 1:
             return self.node("Identity", x, out=out)

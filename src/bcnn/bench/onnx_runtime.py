@@ -9,7 +9,7 @@ import onnx
 import onnxruntime
 
 from bcnn import program as p
-from bcnn.bench.check import WrongResult, check_maps
+from bcnn.bench.check import WrongResultError, check_maps
 from bcnn.bench.onnx_graph import Products, onnx_model
 from bcnn.bench.rival import Job, Rival
 
@@ -40,6 +40,6 @@ def binary_network(job: Job, products: Products) -> Rival:
     timed = session(onnx_model(job.program, products, contrib=contrib), job.threads)
     logits = timed.run(None, feed)[0]
     if not np.array_equal(logits, values[0]):
-        raise WrongResult("logits of the timed model are not those of the checked one")
+        raise WrongResultError("logits of the timed model are not those of the checked one")
     computes = "the same network, " + ("float32" if products == "float" else "uint8 bits x int8 +-1, rest float32")
     return Rival(NAMES[products], computes, lambda: timed.run(None, feed), checked)

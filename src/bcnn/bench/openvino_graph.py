@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from openvino import opset1, opset8
 
 from bcnn import program as p
-from bcnn.bench.rival import Skipped
+from bcnn.bench.rival import SkippedError
 from bcnn.bits import to_stream
 
 
@@ -72,14 +72,16 @@ def _op(program: p.Program, op: Any, made: list[Any]) -> Any:
         flat = opset8.reshape(x, np.array([1, -1]), False)
         v = opset8.add(opset8.matmul(flat, op.weight, False, False), op.bias[None])
         return opset8.reshape(v, np.array([1, -1, 1, 1]), False)
-    raise Skipped(f"{type(op).__name__} is not built for OpenVINO")
+    raise SkippedError(f"{type(op).__name__} is not built for OpenVINO")
 
 
 def _branch(x: Any, branch: p.Branch) -> Any:
     """scale * n + offset with n = (K - dot) / 2, so -scale / 2 * dot + (offset + scale * K / 2)."""
     o, k = branch.scale.size, branch.threshold.size
     if branch.shift != (0, 0) or k % 8:
-        raise Skipped("its binary convolution is built for one-pixel filters and channel counts divisible by 8 only")
+        raise SkippedError(
+            "its binary convolution is built for one-pixel filters and channel counts divisible by 8 only"
+        )
     low = _channelwise(np.nextafter(branch.threshold, np.float32(-np.inf)))
     zero, one = (np.full((1, 1, 1, 1), value, np.float32) for value in (0, 1))
     bits = opset8.fake_quantize(x, low, low, zero, one, 2)
@@ -88,7 +90,7 @@ def _branch(x: Any, branch: p.Branch) -> Any:
     weight = openvino.op.Constant(tensor, shared_memory=False)
     dot = opset1.binary_convolution(bits, weight, [1, 1], [0, 0], [0, 0], [1, 1], "xnor-popcount", 0.0)
     offset = (branch.offset + branch.scale.astype(np.float64) * k / 2).astype(np.float32)
-    return opset8.add(opset8.multiply(dot, _channelwise(-branch.scale / 2)), _channelwise(offset))
+    return opset8.add(opset8.multiply(dot, _channelwise(branch.scale * np.float32(-0.5))), _channelwise(offset))
 
 
 def _replicate(x: Any, have: int, want: int) -> Any:

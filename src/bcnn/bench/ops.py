@@ -1,74 +1,70 @@
-"""Where the engine's time goes: seconds per op -> time, share and binary GMAC/s per class of ops. No torch."""
+"""Where the engine's time goes: per class of ops the time, its share, and the binary GMAC/s against the core's own peak. No torch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bcnn import program as p
+from bcnn.images import Pixels
 
-CLASSES: dict[type, str] = {
-    p.Input: "input",
-    p.BinaryConv: "binary conv",
-    p.DepthwiseConv: "depth wise",
-    p.AvgPool: "pool",
-    p.ChannelAvg: "pool",
-    p.GlobalAvgPool: "decoder",
-    p.Linear: "decoder",
-}
+if TYPE_CHECKING:  # the native core may not be built; then only these annotations need it
+    from bcnn.engine import Cost, Engine
+
 LATE = 256  # channels of the levels where the popcount decides, and no longer the work around it
 
 
 @dataclass(frozen=True)
 class OpClass:
     name: str
-    ms: float
-    share: float  # of the sum over all ops
-    gmacs: float  # binary GMAC/s, 0 where there are none
+    ms: float  # least of the repeats
+    share: float  # of the sum over all classes
+    gmacs: float  # binary GMAC/s, 0 for real ops
 
 
-def binary_macs(program: p.Program, index: int) -> int:
-    """H W O K for every branch."""
-    op = program.ops[index]
-    if not isinstance(op, p.BinaryConv):
-        return 0
-    height, width, o = program.shapes[index]
-    return height * width * o * sum(branch.threshold.size for branch in op.branches)
+@dataclass(frozen=True)
+class Profile:
+    classes: list[OpClass]
+    late_gmacs: float  # of the binary convolutions with `LATE` channels or more, what surrounds their dots included
+    peak: float  # binary GMAC/s of xor + popcount + add on data in the first cache, the same core
+
+    def text(self) -> str:
+        lines = [f"{'op class':12}  {'ms':>7}  {'share':>6}  {'binary GMAC/s':>13}"]
+        for row in self.classes:
+            lines.append(
+                f"{row.name:12}  {row.ms:7.3f}  {row.share:6.1%}  {f'{row.gmacs:.0f}' if row.gmacs else '':>13}"
+            )
+        if self.late_gmacs:
+            part = f"{self.late_gmacs / self.peak:.0%} of the peak"
+            lines.append(f"levels of {LATE} channels and up: {self.late_gmacs:.0f} binary GMAC/s, {part}")
+        lines.append(f"peak of xor + popcount + add on this core: {self.peak:.0f} binary GMAC/s")
+        return "\n".join(lines) + "\n"
 
 
-def op_classes(program: p.Program, seconds: Sequence[float]) -> list[OpClass]:
-    """One row per class, in the order of `CLASSES`, the classes that the program has."""
-    total = sum(seconds)
-    rows = []
-    for name in dict.fromkeys(CLASSES.values()):
-        members = [index for index, op in enumerate(program.ops) if CLASSES[type(op)] == name]
-        spent = sum(seconds[index] for index in members)
-        macs = sum(binary_macs(program, index) for index in members)
-        if members:
-            rows.append(OpClass(name, spent * 1e3, spent / total, macs / spent / 1e9 if macs else 0.0))
-    return rows
+def profile(engine: Engine, image: Pixels, repeats: int = 20) -> Profile:
+    """Peak and ops are measured in turns, so that a neighbour on the machine slows both or neither."""
+    from bcnn import _core
+    from bcnn.engine import binary_macs
 
-
-def late_gmacs(program: p.Program, seconds: Sequence[float]) -> float:
-    """Binary GMAC/s of the convolutions with `LATE` channels or more, the work around their dots included; 0 without any."""
+    program = engine.program
     late = [i for i, op in enumerate(program.ops) if isinstance(op, p.BinaryConv) and program.shapes[i][2] >= LATE]
-    spent = sum(seconds[index] for index in late)
-    return sum(binary_macs(program, index) for index in late) / spent / 1e9 if late else 0.0
+    peaks, seconds = [], []
+    costs = engine.profile(image, repeats)
+    for _ in range(repeats):
+        peaks.append(_core.dot_peak(engine.isa))
+        seconds.append(engine.profile_ops(image, 1)[0])
+    spent = float(np.min(seconds, axis=0)[late].sum())
+    macs = sum(binary_macs(program, index) for index in late)
+    return Profile(op_classes(costs), macs / spent / 1e9 if late else 0.0, max(peaks))
 
 
-def least(samples: Sequence[Sequence[float]]) -> list[float]:
-    """The minimum of every op over several profiles."""
-    return [float(value) for value in np.min(np.asarray(samples), axis=0)]
-
-
-def text(rows: Sequence[OpClass], late: float, peak: float) -> str:
-    lines = [f"{'op class':12}  {'ms':>7}  {'share':>6}  {'binary GMAC/s':>13}"]
-    for row in rows:
-        gmacs = f"{row.gmacs:.0f}" if row.gmacs else ""
-        lines.append(f"{row.name:12}  {row.ms:7.3f}  {row.share:6.1%}  {gmacs:>13}")
-    if late:
-        lines.append(f"levels of {LATE} channels and up: {late:.0f} GMAC/s, {late / peak:.0%} of the xor + popcount peak")
-    lines.append(f"xor + popcount peak measured on this core: {peak:.0f} binary GMAC/s")
-    return "\n".join(lines) + "\n"
+def op_classes(costs: Sequence[Cost]) -> list[OpClass]:
+    total = sum(min(cost.seconds) for cost in costs)
+    rows = []
+    for cost in costs:
+        least = min(cost.seconds)
+        rows.append(OpClass(cost.kind, least * 1e3, least / total, cost.macs / least / 1e9))
+    return rows

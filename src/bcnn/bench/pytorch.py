@@ -13,13 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bcnn.bench.check import WrongResult
+from bcnn.bench.check import WrongResultError
 from bcnn.bench.rival import Job, Rival
 from bcnn.bench.timing import interleave
 from bcnn.binarize import sign
 from bcnn.compare import compare, first_difference, normalised
 from bcnn.config import NetworkConfig
 from bcnn.images import Pixels
+from bcnn.layers import Branch
 from bcnn.lower import lower
 from bcnn.network import Network
 from bcnn.program import Program
@@ -55,29 +56,36 @@ def program_of(network: Network) -> Program:
 class _FromBytes(nn.Module):
     """uint8 1,H,W,3 -> logits: the whole job, as the others do it."""
 
-    def __init__(self, network: Network) -> None:
+    scale: Tensor
+    offset: Tensor
+
+    def __init__(self, network: Network, layout: torch.memory_format) -> None:
         super().__init__()
-        self.network = copy.deepcopy(network)
-        for branch in self.network.modules():
-            if hasattr(branch, "shift"):
-                branch.weight.data = sign(branch.weight.data)
+        self.layout = layout
+        self.network = copy.deepcopy(network).requires_grad_(False)
+        for module in self.network.modules():
+            if isinstance(module, Branch):
+                module.weight.data = sign(module.weight.data)
         self.network.weights = "real"  # which now are the signs
+        for parameter in self.network.parameters():
+            if parameter.dim() == 4:
+                parameter.data = parameter.data.contiguous(memory_format=layout)
         self.register_buffer("scale", 1 / (255 * torch.tensor(STD)).view(1, 3, 1, 1))
         self.register_buffer("offset", (-torch.tensor(MEAN) / torch.tensor(STD)).view(1, 3, 1, 1))
 
     def forward(self, image: Tensor) -> Tensor:
-        x = image.permute(0, 3, 1, 2).float() * self.scale + self.offset
-        out: Tensor = self.network(x)
+        x_nchw = image.permute(0, 3, 1, 2).contiguous(memory_format=self.layout)
+        out: Tensor = self.network(x_nchw.float() * self.scale + self.offset)
         return out
 
 
 def eager(job: Job) -> Rival:
     _threads(job)
-    runs = {name: _call(_FromBytes(job.network).to(memory_format=layout), job.image) for name, layout in LAYOUTS.items()}
+    runs = {name: _call(_FromBytes(job.network, layout), job.image) for name, layout in LAYOUTS.items()}
     best = _fastest(runs)
     differ = first_difference(compare(job.network, job.program, job.image, MEAN, STD))
     if differ is not None:
-        raise WrongResult(f"torch and program differ at {differ.name} by {differ.error:.1e}")
+        raise WrongResultError(f"torch and program differ at {differ.name} by {differ.error:.1e}")
     _check_logits(job, runs[best]())
     checked = f"interpreter, all {len(job.program.ops)} maps within the rounding that bcnn.compare derives"
     return Rival("PyTorch, eager", f"the same network, float32, {best}", runs[best], checked)
@@ -89,8 +97,7 @@ def compiled(job: Job) -> Rival:
     for name, layout in LAYOUTS.items():
         torch._dynamo.reset()  # or the second layout would run the code compiled for the first
         with torch._inductor.config.patch(freezing=True):  # batch norms folded, weights laid out once
-            model = _FromBytes(job.network).requires_grad_(False).to(memory_format=layout)
-            runs[name] = _call(torch.compile(model), job.image)
+            runs[name] = _call(torch.compile(_FromBytes(job.network, layout)), job.image)
             runs[name]()
     best = _fastest(runs)
     checked = _check_logits(job, runs[best]())
@@ -121,6 +128,6 @@ def _check_logits(job: Job, logits: Tensor) -> str:
         want = job.network(normalised(job.image[None], MEAN, STD))
     correlation = float(torch.corrcoef(torch.stack([want[0], logits[0]]))[0, 1])
     if not correlation >= CORRELATION:
-        raise WrongResult(f"logits correlate by {correlation:.3f} with those of the network")
+        raise WrongResultError(f"logits correlate by {correlation:.3f} with those of the network")
     error = float((want - logits).abs().max() / want.std())
     return f"torch eager, logits within {error:.0e} of their spread"

@@ -10,7 +10,7 @@ from bcnn import program as p
 from bcnn.images import Pixels
 
 
-class Skipped(Exception):
+class SkippedError(Exception):
     """A rival that cannot run here: its message is the line that the table shows instead."""
 
 

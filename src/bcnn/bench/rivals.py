@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from bcnn import packfile
-from bcnn.bench.check import WrongResult
-from bcnn.bench.rival import Job, Rival, Skipped
+from bcnn.bench.check import WrongResultError
+from bcnn.bench.rival import Job, Rival, SkippedError
 from bcnn.bench.sample import sample_image, sample_program
 from bcnn.bench.timing import Times, facts, interleave
 from bcnn.config import PRESETS, NetworkConfig, resolve
@@ -33,7 +33,7 @@ def engine(job: Job, isa: str | None = None, name: str = ENGINE) -> Rival:
     batch = np.ascontiguousarray(job.image[None])
     made = Engine(job.program, isa=isa, threads=job.threads)
     if not np.array_equal(np.asarray(made.run(batch)).reshape(-1), interpret(job.program, job.image)):
-        raise WrongResult("logits are not the interpreter's")
+        raise WrongResultError("logits are not the interpreter's")
     threads = f", {job.threads} threads" if job.threads > 1 else ""
     return Rival(name, f"the same network, {made.isa}{threads}", lambda: made.run(batch), "interpreter, logits ==")
 
@@ -52,7 +52,7 @@ def _torch_compiled(job: Job) -> Rival:
 
 def _with_network(job: Job) -> Job:
     if job.network is None:
-        raise Skipped("a packed file holds no torch network; time a preset instead")
+        raise SkippedError("a packed file holds no torch network; time a preset instead")
     return job
 
 
@@ -145,10 +145,11 @@ class Contest:
     def text(self) -> str:
         lines = [f"{key:>9}  {value}" for key, value in self.facts.items()]
         wide = max((len(row.name) for row in self.rows), default=0)
-        lines += ["", f"{'':{wide}}  {'min ms':>9}  {'median ms':>9}  {'x this engine':>13}"]
+        lines += ["", f"{'':{wide}}  {'min ms':>9}  {'median ms':>9}  {'cpu ms':>9}  {'x this engine':>13}"]
         for row in self.rows:
             ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
-            lines.append(f"{row.name:{wide}}  {row.times.min:9.2f}  {row.times.median:9.2f}  {ratio:>13}")
+            times = f"{row.times.min:9.2f}  {row.times.median:9.2f}  {row.times.cpu:9.2f}"
+            lines.append(f"{row.name:{wide}}  {times}  {ratio:>13}".rstrip())
             lines.append(f"    computes  {row.computes}")
             lines.append(f"    checked   {row.checked}")
         lines += [f"{name}: skipped, {why}" for name, why in self.skipped.items()]
@@ -164,9 +165,9 @@ def make(job: Job, makers: Mapping[str, Maker], on_made: Callable[[str], None]) 
             rivals.append(maker(job))
         except ImportError as error:
             skipped[name] = missing(error)
-        except Skipped as why:
+        except SkippedError as why:
             skipped[name] = str(why)
-        except WrongResult as why:
+        except WrongResultError as why:
             skipped[name] = f"its result is WRONG: {why}"
     return rivals, skipped
 

@@ -38,7 +38,9 @@ def sample_program(config: NetworkConfig, seed: int = 0) -> p.Program:
     for block in config.plan():
         k = block.channels
         conv1 = add(f"{block.name}.conv1", p.BinaryConv(x, _branches(rng, block), slope=_slope(rng, k)))
-        depthwise = p.DepthwiseConv(conv1, _normal(rng, 3, 3, k) / 3, _normal(rng, k), _slope(rng, k), block.stride)
+        depthwise = p.DepthwiseConv(
+            conv1, _normal(rng, 3, 3, k) / np.float32(3), _normal(rng, k), _slope(rng, k), block.stride
+        )
         residual = add(f"{block.name}.depthwise", depthwise)
         identity = x
         if not block.normal:
@@ -50,7 +52,10 @@ def sample_program(config: NetworkConfig, seed: int = 0) -> p.Program:
         x = add(f"{block.name}.conv3", conv3)
     x = add("decoder.pool", p.GlobalAvgPool(x))
     c = config.channels_out
-    add("decoder.linear", p.Linear(x, _normal(rng, c, config.classes) / np.float32(c**0.5), _normal(rng, config.classes)))
+    add(
+        "decoder.linear",
+        p.Linear(x, _normal(rng, c, config.classes) / np.float32(c**0.5), _normal(rng, config.classes)),
+    )
     return p.Program(tuple(ops), tuple(names))
 
 

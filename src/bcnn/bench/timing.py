@@ -1,13 +1,15 @@
 """Interleaved timing, and the facts that belong beside a number: machine, instruction set, threads, versions, commit, date.
 
 On a shared machine a single run measures the neighbours. So everything that is compared runs in turns, in one process, in
-many short samples; the minimum says what the code can do, the median what it did.
+many short samples; the minimum says what the code can do, the median what it did. Processor time stands beside them: where it
+is well below the minimum, the machine was never free for as long as one run takes, and long runs look worse than short ones.
 """
 
 from __future__ import annotations
 
 import datetime
 import importlib.metadata
+import os
 import platform
 import statistics
 import subprocess
@@ -23,11 +25,12 @@ class Times:
 
     min: float
     median: float
+    cpu: float  # least processor time, of all threads together
     samples: int
 
     @staticmethod
-    def of(seconds: list[float]) -> Times:
-        return Times(min(seconds) * 1e3, statistics.median(seconds) * 1e3, len(seconds))
+    def of(wall: list[float], cpu: list[float]) -> Times:
+        return Times(min(wall) * 1e3, statistics.median(wall) * 1e3, min(cpu) * 1e3, len(wall))
 
 
 def interleave(
@@ -37,15 +40,17 @@ def interleave(
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Times]:
     """Round robin, one call a turn. The call before the timed one brings that contestant's data back into the caches."""
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    wall: dict[str, list[float]] = {name: [] for name in runs}
+    cpu: dict[str, list[float]] = {name: [] for name in runs}
     for done in range(rounds):
         for name, run in runs.items():
             run()
-            start = clock()
+            start_cpu, start = time.process_time(), clock()
             run()
-            seconds[name].append(clock() - start)
+            wall[name].append(clock() - start)
+            cpu[name].append(time.process_time() - start_cpu)
         on_round(done + 1)
-    return {name: Times.of(samples) for name, samples in seconds.items()}
+    return {name: Times.of(wall[name], cpu[name]) for name in runs}
 
 
 def cpu() -> str:
@@ -60,7 +65,17 @@ def cpu() -> str:
         if family and model:
             name += f" (family {family} model {model})"
         flags = plain.get("flags", plain.get("Features", ""))
-    known = ("avx2", "fma", "avx_vnni", "avx512f", "avx512_vpopcntdq", "avx512_vnni", "avx512_bf16", "amx_bf16", "asimd")
+    known = (
+        "avx2",
+        "fma",
+        "avx_vnni",
+        "avx512f",
+        "avx512_vpopcntdq",
+        "avx512_vnni",
+        "avx512_bf16",
+        "amx_bf16",
+        "asimd",
+    )
     has = set(flags.split())
     return f"{name}; {' '.join(f for f in known if f in has) or 'no vector extensions known'}"
 
@@ -85,6 +100,12 @@ def commit() -> str:
         return ""
 
 
+def _load() -> str:
+    """Of the last minute, this benchmark included: above the number of cores, others were running too."""
+    cores = os.cpu_count() or 1
+    return f"{os.getloadavg()[0]:.1f} on {cores} cores" if hasattr(os, "getloadavg") else f"unknown on {cores} cores"
+
+
 def facts(threads: int) -> dict[str, str]:
     """What stands above a table of times."""
     versions = []
@@ -96,6 +117,7 @@ def facts(threads: int) -> dict[str, str]:
     return {
         "cpu": cpu(),
         "threads": str(threads),
+        "load": _load(),
         "versions": ", ".join(versions),
         "commit": commit() or "installed package",
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),

@@ -16,10 +16,14 @@ ROUNDS = 30  # about 40 s for all rivals on the paper's network
 
 @app.command()
 def bench(
-    model: Annotated[str, typer.Argument(help="A packed file, a preset, or a config file (.json, .toml).")] = "imagenet",
+    model: Annotated[
+        str, typer.Argument(help="A packed file, a preset, or a config file (.json, .toml).")
+    ] = "imagenet",
     threads: Annotated[int, typer.Option(min=1, help="Threads of every contestant.")] = 1,
     rounds: Annotated[int, typer.Option(min=1, help="Turns: each contestant is timed once a turn.")] = ROUNDS,
-    rivals: Annotated[bool, typer.Option(help="Also PyTorch, ONNX Runtime, OpenVINO: pip install 'bcnn[bench]'.")] = False,
+    rivals: Annotated[
+        bool, typer.Option(help="Also PyTorch, ONNX Runtime, OpenVINO: pip install 'bcnn[bench]'.")
+    ] = False,
     json: Annotated[Path | None, typer.Option(help="Also write the result to this file.")] = None,
 ) -> None:
     """Time one image through a network: min and median of interleaved runs, each contestant checked before it is timed.
