@@ -16,8 +16,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-if __name__ == "__main__" and "--threads" not in " ".join(sys.argv):
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # before any library starts threads beside ours
+if "OMP_NUM_THREADS" not in os.environ:
+    os.environ["OMP_NUM_THREADS"] = "1"  # before any library starts threads beside ours
 
 from bcnn.bench import ops
 from bcnn.bench.rival import Job, Rival, SkippedError

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bcnn import program as p
+from bcnn.bench.timing import interleave
 from bcnn.images import Pixels
 
 if TYPE_CHECKING:  # the native core may not be built; then only these annotations need it
@@ -59,6 +60,14 @@ def profile(engine: Engine, image: Pixels, repeats: int = 20) -> Profile:
     spent = float(np.min(seconds, axis=0)[late].sum())
     macs = sum(binary_macs(program, index) for index in late)
     return Profile(op_classes(costs), macs / spent / 1e9 if late else 0.0, max(peaks))
+
+
+def throughput(engine: Engine, image: Pixels, batch: int = 8, rounds: int = 10) -> str:
+    """Images a second in batches: with several threads, more than one over the latency."""
+    images = np.repeat(image[None], batch, axis=0)
+    times = interleave({"batch": lambda: engine.run(images)}, rounds)["batch"]
+    best, usual = batch / times.min * 1e3, batch / times.median * 1e3
+    return f"throughput in batches of {batch}: {best:.1f} images/s at best, {usual:.1f} in the median\n"
 
 
 def op_classes(costs: Sequence[Cost]) -> list[OpClass]:

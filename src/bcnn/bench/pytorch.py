@@ -26,9 +26,9 @@ from bcnn.network import Network
 from bcnn.program import Program
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
-# Rounding flips signs, and deeper layers amplify that, so two correct runs agree in their logits only roughly; a wrong layer leaves
-# no correlation at all.
-CORRELATION = 0.9
+# Compiled code shows no maps, only logits. Rounding may flip a sign and deeper layers amplify it, so two correct runs need not
+# agree closely in all of them; a wrong layer leaves hardly any correlation.
+CORRELATION = 0.99
 LAYOUTS = {"NCHW": torch.contiguous_format, "channels last": torch.channels_last}
 
 
@@ -92,16 +92,16 @@ def eager(job: Job) -> Rival:
 
 
 def compiled(job: Job) -> Rival:
+    """Inductor's freezing was tried too: three times the compile time, the same speed."""
     _threads(job)
     runs = {}
     for name, layout in LAYOUTS.items():
-        torch._dynamo.reset()  # or the second layout would run the code compiled for the first
-        with torch._inductor.config.patch(freezing=True):  # batch norms folded, weights laid out once
-            runs[name] = _call(torch.compile(_FromBytes(job.network, layout)), job.image)
-            runs[name]()
+        torch._dynamo.reset()  # each layout gets code of its own
+        runs[name] = _call(torch.compile(_FromBytes(job.network, layout)), job.image)
+        runs[name]()
     best = _fastest(runs)
     checked = _check_logits(job, runs[best]())
-    return Rival("PyTorch, torch.compile", f"the same network, float32, {best}, frozen", runs[best], checked)
+    return Rival("PyTorch, torch.compile", f"the same network, float32, {best}", runs[best], checked)
 
 
 def _threads(job: Job) -> None:

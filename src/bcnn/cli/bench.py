@@ -1,7 +1,8 @@
-"""`bcnn bench`: how fast the engine runs a network here, and, with `--rivals`, how fast others run the same one."""
+"""`bcnn bench`: how fast the engine runs a network here and where the time goes; with `--rivals`, how fast others run it."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Annotated
@@ -52,6 +53,17 @@ def bench(
             on_made=lambda name: progress.update(task, description=f"checking {name}", advance=1),
             on_round=lambda done: progress.update(task, description="timing", completed=done, total=rounds),
         )
-    print(result.text(), end="")
+    text, more = result.text(), {}
+    if result.times(contestants.ENGINE):
+        from bcnn.bench import ops
+        from bcnn.engine import Engine
+
+        profile = ops.profile(Engine(job.program, threads=1), job.image)
+        engine = Engine(job.program, threads=threads)
+        text += f"\n{ops.throughput(engine, job.image)}"
+        text += f"memory of one inference: {engine.peak_memory / 1024:.0f} KiB beside {engine.weight_memory / 1024:.0f} KiB of weights\n"
+        text += f"\none thread, op by op\n{profile.text()}"
+        more = {"ops": dataclasses.asdict(profile)}
+    print(text, end="")
     if json is not None:
-        json.write_text(result.json(), encoding="utf-8")
+        json.write_text(result.json(**more), encoding="utf-8")
