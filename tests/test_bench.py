@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import importlib.util
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -156,3 +158,30 @@ def test_verb_times_the_engine_and_writes_json(tmp_path: Path) -> None:
     result = json.loads(file.read_text())
     assert [row["name"] for row in result["rows"]] == [rivals.ENGINE]
     assert {row["name"] for row in result["ops"]["classes"]} >= {"binary conv", "depth wise", "pool", "decoder"}
+
+
+def test_targets_are_judged_by_the_fastest_rival_and_missing_ones_are_not_judged() -> None:
+    spec = importlib.util.spec_from_file_location("targets", Path(__file__).parents[1] / "bench" / "rivals.py")
+    assert spec is not None
+    assert spec.loader is not None
+    targets = importlib.util.module_from_spec(spec)
+    sys.modules["targets"] = targets  # where its dataclasses look themselves up
+    spec.loader.exec_module(targets)
+
+    def row(name: str, ms: float) -> rivals.Row:
+        return rivals.Row(name, "", "", timing.Times(ms, ms, ms, 1), None)
+
+    rows = [
+        row(rivals.ENGINE, 2),
+        row("PyTorch, eager", 70),
+        row("ONNX Runtime, float Conv", 100),
+        row("ONNX Runtime, MatMulInteger", 39),
+        row("OpenVINO, MobileNetV1 int8", 1.5),
+    ]
+    found = {v.target: v for v in targets.verdicts(rivals.Contest({}, rows), None, 20.0, None)}
+    assert found["35x faster than torch eager"].verdict == "reached"
+    assert found["20x faster than torch.compile"].verdict == "not measurable here"
+    assert found["20x faster than ONNX Runtime, the faster of its two forms"].measured == "19.50"
+    assert found["20x faster than ONNX Runtime, the faster of its two forms"].verdict == "not reached"
+    assert found["within 1.35x of the fastest int8 MobileNetV1"].verdict == "reached"  # 1.33
+    assert found["a packed file loads in 20 ms"].verdict == "reached"
