@@ -90,18 +90,12 @@ def at_most(target: str, value: float | None, limit: float) -> Verdict:
     return at_least(target, value, limit, sign=-1)
 
 
-def ratio(result: Contest, slow: str, fast: str) -> float | None:
-    """min time of one over min time of the other."""
-    a, b = result.times(slow), result.times(fast)
-    return None if a is None or b is None else a.min / b.min
-
-
 def verdicts(
     result: Contest, profile: ops.Profile | None, load_ms: float | None, start_s: float | None
 ) -> list[Verdict]:
     def over_ours(*rivals: str) -> float | None:
         """Of the fastest of `rivals`."""
-        known = [value for value in (ratio(result, rival, ENGINE) for rival in rivals) if value is not None]
+        known = [value for value in (result.ratio(rival, ENGINE) for rival in rivals) if value is not None]
         return min(known, default=None)
 
     mobilenet = over_ours("ONNX Runtime, MobileNetV1 int8", "OpenVINO, MobileNetV1 int8")
@@ -121,14 +115,14 @@ def verdicts(
         ),
         binary,
         at_most("within 1.35x of the fastest int8 MobileNetV1", mobilenet and 1 / mobilenet, 1.35),
-        at_least("two threads 1.6x one thread", ratio(result, ENGINE, TWO_THREADS), 1.6),
-        at_most("AVX2 within 2x of AVX-512", ratio(result, AVX2, ENGINE), 2),
+        at_least("two threads 1.6x one thread", result.ratio(ENGINE, TWO_THREADS, "min"), 1.6),
+        at_most("AVX2 within 2x of AVX-512", result.ratio(AVX2, ENGINE), 2),
         at_least(
             "levels of 256 channels and up above 0.75 of the popcount peak",
             None if profile is None else profile.late_gmacs / profile.peak,
             0.75,
         ),
-        at_most("P=2 at most 1.7x P=1", ratio(result, TWO_BRANCHES, ENGINE), 1.7),
+        at_most("P=2 at most 1.7x P=1", result.ratio(TWO_BRANCHES, ENGINE), 1.7),
         at_most("a packed file loads in 20 ms", load_ms, 20),
         at_most("0.5 s from a cold start to the first logits", start_s, 0.5),
     ]
@@ -154,7 +148,7 @@ def main() -> None:
     found = verdicts(result, profile, load_ms, start_s)
     text = result.text()
     text += f"\none thread, op by op\n{profile.text()}" if profile else ""
-    text += "\ntargets, from the min times of this run\n"
+    text += "\ntargets, from the times of this run\n"
     text += "".join(f"  {v.verdict:19}  {v.target}: {v.measured}\n" for v in found)
     print(text, end="")
     if arguments.out:

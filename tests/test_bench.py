@@ -169,7 +169,7 @@ def test_targets_are_judged_by_the_fastest_rival_and_missing_ones_are_not_judged
     spec.loader.exec_module(targets)
 
     def row(name: str, ms: float) -> rivals.Row:
-        return rivals.Row(name, "", "", timing.Times(ms, ms, ms, 1), None)
+        return rivals.Row(name, "", "", timing.Times(ms, ms, ms, 1))
 
     rows = [
         row(rivals.ENGINE, 2),

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from bcnn.bench.timing import Times, facts, interleave
 from bcnn.config import PRESETS, NetworkConfig, resolve
 
 Maker = Callable[[Job], Rival]
+Basis = Literal["cpu", "min"]
 ENGINE = "this engine"
 
 
@@ -125,19 +126,31 @@ class Row:
     computes: str
     checked: str
     times: Times
-    ratio: float | None  # min time / min time of this engine
+    ratio: float | None = None  # time / time of this engine, on the contest's basis
 
 
 @dataclass(frozen=True)
 class Contest:
-    """The measured table and all that belongs beside it."""
+    """The measured table and all that belongs beside it.
+
+    Ratios are of least processor times where everyone has one thread: on a free machine those are the min times, on a busy one
+    they still compare the work, while a long run is never undisturbed. With more threads they are of min times.
+    """
 
     facts: dict[str, str]
     rows: list[Row]
     skipped: dict[str, str] = field(default_factory=dict)
+    basis: Basis = "cpu"
 
     def times(self, name: str) -> Times | None:
         return next((row.times for row in self.rows if row.name == name), None)
+
+    def ratio(self, slow: str, fast: str, basis: Basis | None = None) -> float | None:
+        """Time of one over time of the other; None if one was skipped."""
+        a, b = self.times(slow), self.times(fast)
+        if a is None or b is None:
+            return None
+        return a.cpu / b.cpu if (basis or self.basis) == "cpu" else a.min / b.min
 
     def json(self, **more: Any) -> str:
         return json.dumps({**dataclasses.asdict(self), **more}, indent=2) + "\n"
@@ -153,6 +166,7 @@ class Contest:
             lines.append(f"    computes  {row.computes}")
             lines.append(f"    checked   {row.checked}")
         lines += [f"{name}: skipped, {why}" for name, why in self.skipped.items()]
+        lines.append(f"x this engine: ratio of {'processor' if self.basis == 'cpu' else 'min'} times")
         return "\n".join(lines) + "\n"
 
 
@@ -190,9 +204,8 @@ def contest(
     """Make, check, time, compare."""
     rivals, skipped = make(job, makers, on_made)
     times = interleave({rival.name: rival.run for rival in rivals}, rounds, on_round)
-    ours = times.get(ENGINE)
-    rows = [
-        Row(r.name, r.computes, r.checked, times[r.name], times[r.name].min / ours.min if ours else None)
-        for r in rivals
-    ]
-    return Contest(facts(job.threads), rows, skipped)
+    rows = [Row(rival.name, rival.computes, rival.checked, times[rival.name]) for rival in rivals]
+    result = Contest(facts(job.threads), rows, skipped, "cpu" if job.threads == 1 else "min")
+    return dataclasses.replace(
+        result, rows=[dataclasses.replace(row, ratio=result.ratio(row.name, ENGINE)) for row in rows]
+    )
