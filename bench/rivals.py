@@ -115,7 +115,7 @@ def verdicts(
         ),
         binary,
         at_most("within 1.35x of the fastest int8 MobileNetV1", mobilenet and 1 / mobilenet, 1.35),
-        at_least("two threads 1.6x one thread", result.ratio(ENGINE, TWO_THREADS, "min"), 1.6),
+        at_least("two threads 1.6x one thread", result.ratio(ENGINE, TWO_THREADS), 1.6),
         at_most("AVX2 within 2x of AVX-512", result.ratio(AVX2, ENGINE), 2),
         at_least(
             "levels of 256 channels and up above 0.75 of the popcount peak",
@@ -140,7 +140,7 @@ def main() -> None:
         job, arguments.rounds, {**MAKERS, **OURS}, on_made=lambda name: print(f"checking {name}", file=sys.stderr)
     )
     profile = load_ms = start_s = None
-    if result.times(ENGINE):
+    if result.row(ENGINE):
         from bcnn.engine import Engine
 
         profile = ops.profile(Engine(job.program, threads=1), job.image)

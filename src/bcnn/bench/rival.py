@@ -30,3 +30,4 @@ class Rival:
     computes: str
     run: Callable[[], object]
     checked: str
+    threads: int | None = None  # if not the job's

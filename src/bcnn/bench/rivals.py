@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from bcnn.bench.timing import Times, facts, interleave
 from bcnn.config import PRESETS, NetworkConfig, resolve
 
 Maker = Callable[[Job], Rival]
-Basis = Literal["cpu", "min"]
 ENGINE = "this engine"
 
 
@@ -36,7 +35,8 @@ def engine(job: Job, isa: str | None = None, name: str = ENGINE) -> Rival:
     if not np.array_equal(np.asarray(made.run(batch)).reshape(-1), interpret(job.program, job.image)):
         raise WrongResultError("logits are not the interpreter's")
     threads = f", {job.threads} threads" if job.threads > 1 else ""
-    return Rival(name, f"the same network, {made.isa}{threads}", lambda: made.run(batch), "interpreter, logits ==")
+    computes = f"the same network, {made.isa}{threads}"
+    return Rival(name, computes, lambda: made.run(batch), "interpreter, logits ==", job.threads)
 
 
 def _torch_eager(job: Job) -> Rival:
@@ -126,31 +126,31 @@ class Row:
     computes: str
     checked: str
     times: Times
-    ratio: float | None = None  # time / time of this engine, on the contest's basis
+    threads: int = 1
+    ratio: float | None = None  # see `Contest.ratio`
 
 
 @dataclass(frozen=True)
 class Contest:
-    """The measured table and all that belongs beside it.
-
-    Ratios are of least processor times where everyone has one thread: on a free machine those are the min times, on a busy one
-    they still compare the work, while a long run is never undisturbed. With more threads they are of min times.
-    """
+    """The measured table and all that belongs beside it."""
 
     facts: dict[str, str]
     rows: list[Row]
     skipped: dict[str, str] = field(default_factory=dict)
-    basis: Basis = "cpu"
 
-    def times(self, name: str) -> Times | None:
-        return next((row.times for row in self.rows if row.name == name), None)
+    def row(self, name: str) -> Row | None:
+        return next((row for row in self.rows if row.name == name), None)
 
-    def ratio(self, slow: str, fast: str, basis: Basis | None = None) -> float | None:
-        """Time of one over time of the other; None if one was skipped."""
-        a, b = self.times(slow), self.times(fast)
+    def ratio(self, slow: str, fast: str) -> float | None:
+        """Time of one over time of the other; None if one was skipped.
+
+        Of processor times where both have one thread: on a free machine those are the min times, on a busy one they still
+        compare the work, while a long run is never undisturbed. With more threads, of min times.
+        """
+        a, b = self.row(slow), self.row(fast)
         if a is None or b is None:
             return None
-        return a.cpu / b.cpu if (basis or self.basis) == "cpu" else a.min / b.min
+        return a.times.cpu / b.times.cpu if a.threads == b.threads == 1 else a.times.min / b.times.min
 
     def json(self, **more: Any) -> str:
         return json.dumps({**dataclasses.asdict(self), **more}, indent=2) + "\n"
@@ -166,7 +166,7 @@ class Contest:
             lines.append(f"    computes  {row.computes}")
             lines.append(f"    checked   {row.checked}")
         lines += [f"{name}: skipped, {why}" for name, why in self.skipped.items()]
-        lines.append(f"x this engine: ratio of {'processor' if self.basis == 'cpu' else 'min'} times")
+        lines.append("x this engine: of processor times where both have one thread, else of min times")
         return "\n".join(lines) + "\n"
 
 
@@ -204,8 +204,7 @@ def contest(
     """Make, check, time, compare."""
     rivals, skipped = make(job, makers, on_made)
     times = interleave({rival.name: rival.run for rival in rivals}, rounds, on_round)
-    rows = [Row(rival.name, rival.computes, rival.checked, times[rival.name]) for rival in rivals]
-    result = Contest(facts(job.threads), rows, skipped, "cpu" if job.threads == 1 else "min")
-    return dataclasses.replace(
-        result, rows=[dataclasses.replace(row, ratio=result.ratio(row.name, ENGINE)) for row in rows]
-    )
+    rows = [Row(r.name, r.computes, r.checked, times[r.name], r.threads or job.threads) for r in rivals]
+    result = Contest(facts(job.threads), rows, skipped)
+    rows = [dataclasses.replace(row, ratio=result.ratio(row.name, ENGINE)) for row in rows]
+    return dataclasses.replace(result, rows=rows)

@@ -54,7 +54,7 @@ def bench(
             on_round=lambda done: progress.update(task, description="timing", completed=done, total=rounds),
         )
     text, more = result.text(), {}
-    if result.times(contestants.ENGINE):
+    if result.row(contestants.ENGINE):
         from bcnn.bench import ops
         from bcnn.engine import Engine
 
