@@ -78,13 +78,19 @@ def _openvino(job: Job) -> Rival:
 def _onnx_mobilenet(job: Job) -> Rival:
     from bcnn.bench import mobilenet
 
-    return mobilenet.on_onnx_runtime(job)
+    return mobilenet.on_onnx_runtime(_large(job))
 
 
 def _openvino_mobilenet(job: Job) -> Rival:
     from bcnn.bench import mobilenet
 
-    return mobilenet.on_openvino(job)
+    return mobilenet.on_openvino(_large(job))
+
+
+def _large(job: Job) -> Job:
+    if job.image.shape[:2] != (224, 224):
+        raise SkippedError("it is the rival of networks on 224 x 224 images only")
+    return job
 
 
 MAKERS: dict[str, Maker] = {
@@ -101,10 +107,11 @@ MAKERS: dict[str, Maker] = {
 
 def job(model: str, threads: int = 1) -> Job:
     """What a user names: a packed file, or a preset or config file, which gets random parameters."""
-    if Path(model).suffix in (".json", ".toml") or model in PRESETS or not Path(model).exists():
-        return job_of(resolve(model), threads)
-    program = packfile.read(model)
-    return Job(program, sample_image(*program.shapes[0][:2]), threads)
+    path = Path(model)
+    if model not in PRESETS and (path.suffix == ".bcnn" or (path.is_file() and path.suffix not in (".json", ".toml"))):
+        program = packfile.read(path)
+        return Job(program, sample_image(*program.shapes[0][:2]), threads)
+    return job_of(resolve(model), threads)
 
 
 def job_of(config: NetworkConfig, threads: int = 1) -> Job:
