@@ -90,9 +90,9 @@ def magnitude(w: Tensor) -> Tensor:
 # What a convolution does to its latent weights before it uses them: step 1 (sec. 5.1) and step 2 (sec. 5.2) of training, and
 # the "alternative real to binary transformations" of sec. 7. "scaled" multiplies the result of the binary convolution by
 # `magnitude`, a vector operation, so that the convolution's operands stay +-1.
-WEIGHTS: dict[str, Callable[[Tensor, float], Tensor]] = {
-    "real": lambda w, temperature: w,
-    "binary": lambda w, temperature: sign_weight(w),
-    "scaled": lambda w, temperature: sign_weight(w),
+WEIGHTS: dict[str, Callable[..., Tensor]] = {
+    "real": lambda w, temperature=1.0: w,
+    "binary": lambda w, temperature=1.0: sign_weight(w),
+    "scaled": lambda w, temperature=1.0: sign_weight(w),
     "tanh": tanh_weight,
 }

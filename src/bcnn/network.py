@@ -89,6 +89,12 @@ class Network(nn.Module):
             if isinstance(module, layers.Branch):
                 module.weights = mode
 
+    def set_temperature(self, temperature: float) -> None:
+        """Of weights "tanh", in every binary convolution."""
+        for module in self.modules():
+            if isinstance(module, layers.Branch):
+                module.temperature = temperature
+
     def fold_scale(self) -> None:
         """Weights "scaled" become "binary" with the scale inside batch norm; any other mode stays as it is."""
         if self.weights == "scaled":
