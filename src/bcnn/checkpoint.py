@@ -38,7 +38,9 @@ class Meta:
     std: tuple[float, float, float]
     labels: tuple[str, ...]
     crop: float  # of evaluation, see images.fit
-    provenance: dict[str, Any] = field(default_factory=dict)  # recipe, config, seed, accuracies, versions: plain JSON data
+    provenance: dict[str, Any] = field(
+        default_factory=dict
+    )  # recipe, config, seed, accuracies, versions: plain JSON data
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +113,8 @@ def is_checkpoint(path: str | Path) -> bool:
     """Whether a file is one of ours, by its header alone (a packed file is a safetensors file too)."""
     try:
         with safetensors.safe_open(str(path), "np") as file:
-            return (file.metadata() or {}).get("format", "").startswith("bcnn-checkpoint")
+            header: Mapping[str, str] = file.metadata() or {}
+            return header.get("format", "").startswith("bcnn-checkpoint")
     except (OSError, safetensors.SafetensorError):
         return False
 

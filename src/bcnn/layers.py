@@ -80,7 +80,8 @@ class Branch(nn.Module):
         (dot - mean / a)^2 / (var / a^2 + eps / a^2). A channel of zero weights has a = 0 and keeps only its offset."""
         scale = magnitude(self.weight).flatten()
         mean, var = self.norm.running_mean, self.norm.running_var
-        assert mean is not None and var is not None
+        assert mean is not None
+        assert var is not None
         dead = scale == 0
         self.norm.bias[dead] -= (mean * self.norm.weight / (var + self.norm.eps).sqrt())[dead]
         self.norm.weight[dead] = 0

@@ -94,6 +94,7 @@ def digits() -> TrainConfig:
         steps=(step1, step2),
         batch=64,
         part=0,
+        threads=1,
     )
 
 

@@ -18,14 +18,18 @@ if TYPE_CHECKING:
 
 @app.command()
 def train(
-    recipe: Annotated[str, typer.Option(help="A named run: digits, cifar10, imagenette, imagenet, imagenet-p2.")] = "digits",
+    recipe: Annotated[
+        str, typer.Option(help="A named run: digits, cifar10, imagenette, imagenet, imagenet-p2.")
+    ] = "digits",
     data: Annotated[str, typer.Option(help="Image folder with train/CLASS/*.jpg, CIFAR batches, or 'digits'.")] = "",
     folder: Annotated[str, typer.Option("--out", help="Run folder; runs/RECIPE if not given.")] = "",
     assignments: Annotated[
         list[str] | None, typer.Option("--set", help="Change any field: --set steps.step2.lr=1e-3. May be repeated.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out with its own settings.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the settings and the exact schedule, train nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the settings and the exact schedule, train nothing.")
+    ] = False,
     strict_data: Annotated[bool, typer.Option("--strict-data", help="Stop at the first unreadable image.")] = False,
     stop_after: Annotated[int, typer.Option(help="Save and stop after so many updates, as Ctrl-C would.")] = 0,
 ) -> None:
@@ -99,7 +103,9 @@ def print_schedule(config: TrainConfig) -> None:
     plain.pop("steps")
     out.print_json(json.dumps(plain))
     for step in config.steps:
-        table = Table(title=f"{step.name}: {step.weights} weights, {step.warmup} + {step.epochs} epochs", title_justify="left")
+        table = Table(
+            title=f"{step.name}: {step.weights} weights, {step.warmup} + {step.epochs} epochs", title_justify="left"
+        )
         table.add_column("epoch", justify="right")
         table.add_column("learning rate", justify="right")
         for epoch, rate in schedule.boundaries(step):
@@ -111,9 +117,13 @@ def print_schedule(config: TrainConfig) -> None:
 
 @app.command(name="eval")
 def evaluate(
-    model: Annotated[str, typer.Argument(help="A run folder, a checkpoint, a packed file, or the name of a shipped model.")],
+    model: Annotated[
+        str, typer.Argument(help="A run folder, a checkpoint, a packed file, or the name of a shipped model.")
+    ],
     data: Annotated[str, typer.Option(help="The data set, as for train; the run's own if not given.")] = "",
-    split: Annotated[str, typer.Option(help="val, test or train folder to measure on; the usual one if not given.")] = "",
+    split: Annotated[
+        str, typer.Option(help="val, test or train folder to measure on; the usual one if not given.")
+    ] = "",
     picture: Annotated[str, typer.Option(help="Where the confusion matrix goes.")] = "confusion.png",
     strict_data: Annotated[bool, typer.Option("--strict-data", help="Stop at the first unreadable image.")] = False,
 ) -> None:

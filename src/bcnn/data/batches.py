@@ -10,19 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader
 
-from bcnn import images
 from bcnn.data import augment, sources
 from bcnn.data.config import DataConfig
 from bcnn.data.decode import Unreadable, decode
-from bcnn.errors import UserError
+from bcnn.data.stream import CutFiles, FitFiles, stream
 
 Floats3 = tuple[float, float, float]
 STATISTICS_IMAGES = 2000  # of a data set that streams, for mean and deviation: enough for three digits
@@ -96,27 +93,32 @@ class Data:
                 x = augment.cut(x, torch.from_numpy(boxes[index]).to(device), self.size)
                 yield Batch(x, torch.from_numpy(self.train.labels[index]).to(device), index)
             return
-        dataset = _CutFiles(self.train, self.size, boxes)
-        for pixels, index, skipped in _stream(dataset, chosen, self.config.workers):
+        dataset = CutFiles(self.train.files, self.size, boxes)
+        for pixels, index, skipped in stream(dataset, chosen, self.config.workers):
             for file, sentence in skipped:
                 self.unreadable.add(file, sentence)
             yield Batch(self.normalise(pixels.to(device)), torch.from_numpy(self.train.labels[index]).to(device), index)
 
     def val_batches(self, batch: int, rank: int = 0, world: int = 1, device: str = "cpu") -> Iterator[Batch]:
         """Every evaluation image once, over all processes together: process `rank` takes images rank, rank + world, ..."""
+        for pixels, index in self.val_pixels(batch, rank, world):
+            yield Batch(self.normalise(pixels.to(device)), torch.from_numpy(self.val.labels[index]).to(device), index)
+
+    def val_pixels(self, batch: int, rank: int = 0, world: int = 1) -> Iterator[tuple[Tensor, NDArray[np.int64]]]:
+        """The same as uint8 N,H,W,3 and the index of each: what the engine reads."""
         mine = np.arange(rank, len(self.val), world)
         chosen = [mine[i : i + batch] for i in range(0, len(mine), batch)]
         if self.val.pixels is not None:
             for index in chosen:
-                x = self.normalise(torch.from_numpy(self.val.pixels[index]).to(device))
-                yield Batch(x, torch.from_numpy(self.val.labels[index]).to(device), index)
+                yield torch.from_numpy(self.val.pixels[index]), index
             return
-        for pixels, index, skipped in _stream(_FitFiles(self.val, self.size, self.config.crop), chosen, self.config.workers):
+        for pixels, index, skipped in stream(
+            FitFiles(self.val.files, self.size, self.config.crop), chosen, self.config.workers
+        ):
             for file, sentence in skipped:
                 self.unreadable.add(file, sentence)
             if len(index):
-                x = self.normalise(pixels.to(device))
-                yield Batch(x, torch.from_numpy(self.val.labels[index]).to(device), index)
+                yield pixels, index
 
 
 def scale_offset(mean: Floats3, std: Floats3) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -155,7 +157,9 @@ def _split(
     return Split(pixels, (), labels)
 
 
-def _statistics(train: Split, size: tuple[int, int], config: DataConfig, unreadable: Unreadable) -> tuple[Floats3, Floats3]:
+def _statistics(
+    train: Split, size: tuple[int, int], config: DataConfig, unreadable: Unreadable
+) -> tuple[Floats3, Floats3]:
     """Mean and deviation of each channel (sec. 5.1: zero mean, unit variance). A constant channel gets deviation 1 / 255."""
     pixels = train.pixels
     if pixels is None:
@@ -171,58 +175,3 @@ def _statistics(train: Split, size: tuple[int, int], config: DataConfig, unreada
         mean.append(centre)
         std.append(max(float(np.sqrt(share @ (levels - centre) ** 2)), 1 / 255))
     return (mean[0], mean[1], mean[2]), (std[0], std[1], std[2])
-
-
-# --- streaming ------------------------------------------------------------------------------------------------------
-
-Skipped = list[tuple[str, str]]
-Item = tuple[NDArray[np.uint8] | None, int, Skipped]
-
-
-@dataclass(frozen=True, eq=False)
-class _CutFiles:
-    """Training images from files, cut in the worker. In place of an unreadable one stands the next that can be read, so
-    that batches keep their size in every process."""
-
-    split: Split
-    size: tuple[int, int]
-    boxes: augment.Boxes
-
-    def __getitem__(self, index: int) -> Item:
-        skipped: Skipped = []
-        for candidate in (*range(index, len(self.split)), *range(index)):
-            file = self.split.files[candidate]
-            try:
-                cut = augment.cut_image(images.open_rgb(file), self.boxes[candidate], self.size)
-            except UserError as error:
-                skipped.append((str(file), str(error)))
-                continue
-            return cut, candidate, skipped
-        raise UserError(f"none of the {len(self.split)} training images can be read")
-
-
-@dataclass(frozen=True, eq=False)
-class _FitFiles:
-    """Evaluation images from files; an unreadable one is left out."""
-
-    split: Split
-    size: tuple[int, int]
-    crop: float
-
-    def __getitem__(self, index: int) -> Item:
-        file = self.split.files[index]
-        try:
-            return images.fit(images.open_rgb(file), self.size, self.crop), index, []
-        except UserError as error:
-            return None, index, [(str(file), str(error))]
-
-
-def _collate(items: list[Item]) -> tuple[Tensor, NDArray[np.int64], Skipped]:
-    good = [(pixels, index) for pixels, index, _ in items if pixels is not None]
-    stacked = np.stack([pixels for pixels, _ in good]) if good else np.empty((0, 1, 1, 3), np.uint8)
-    index = np.asarray([index for _, index in good], dtype=np.int64)
-    return torch.from_numpy(stacked), index, [s for _, _, skipped in items for s in skipped]
-
-
-def _stream(dataset: Any, chosen: list[NDArray[np.int64]], workers: int) -> Iterator[tuple[Tensor, NDArray[np.int64], Skipped]]:
-    yield from DataLoader(dataset, batch_sampler=[c.tolist() for c in chosen], num_workers=workers, collate_fn=_collate)

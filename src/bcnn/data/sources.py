@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bcnn.data import cifar
 from bcnn.errors import UserError
 
-SUFFIXES = frozenset(".jpg .jpeg .png .bmp .gif .webp .tif .tiff .ppm .pgm".split())
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 SPLIT = 0.2  # share split off where a data set has no evaluation images of its own
 Labels = NDArray[np.int64]
 
@@ -61,13 +61,15 @@ def find(source: str, hold_out: float = 0.0, strict: bool = False, split: str = 
     elif not Path(source).is_dir():
         raise UserError(f"no data set at {source}: not a folder, and the only embedded one is 'digits'")
     elif batches := cifar.find(Path(source)):
-        classes, train, test = cifar.load(*batches)
-        found = Source(classes, Images(*train), Images(*test))
+        classes, train_arrays, test_arrays = cifar.load(*batches)
+        found = Source(classes, Images(*train_arrays), Images(*test_arrays))
     else:
         found = _folders(Path(source), strict, split)
     if hold_out:
         train, val = split_off(found.train, hold_out)
-        note = f"accuracy is measured on {len(val)} held-out training images, not on the {len(found.val)} of the data set"
+        note = (
+            f"accuracy is measured on {len(val)} held-out training images, not on the {len(found.val)} of the data set"
+        )
         found = Source(found.classes, train, val, (*found.notes, note))
     if not len(found.val):
         note = "too few images to split any off: accuracy is measured on the training images themselves"

@@ -51,7 +51,9 @@ class Step:
         if self.matching and self.teacher == "none":
             raise UserError(f"{where}: matching needs a teacher; set teacher=step1 or a checkpoint")
         if not 0 < self.temperature[0] <= self.temperature[1]:
-            raise UserError(f"{where}: temperature must be [from, to] with 0 < from <= to, got {list(self.temperature)}")
+            raise UserError(
+                f"{where}: temperature must be [from, to] with 0 < from <= to, got {list(self.temperature)}"
+            )
 
     @property
     def total_epochs(self) -> int:
@@ -67,10 +69,15 @@ class TrainConfig:
     data: DataConfig
     steps: tuple[Step, ...]
     batch: int = 128  # images per update, over all processes
-    part: int = 32  # images that batch norm sees at once: those of one of the paper's four GPUs; 0 means a process's share
+    part: int = (
+        32  # images that batch norm sees at once: those of one of the paper's four GPUs; 0 means a process's share
+    )
     seed: int = 0
     init: str = ""  # a checkpoint whose weights start the first step
     device: str = "auto"  # auto: a GPU if there is one
+    threads: int = (
+        0  # of torch on a CPU, 0: its own choice. Small maps gain nothing from several, and lose on a busy machine
+    )
     meter_every: int = 20  # updates between two looks at the latent weights
     save_seconds: float = 600.0  # between two checkpoints inside an epoch; every epoch ends with one
     tensorboard: bool = True
@@ -82,8 +89,15 @@ class TrainConfig:
         names = [step.name for step in self.steps]
         if len(set(names)) != len(names):
             raise UserError(f"two steps have the same name: {', '.join(names)}")
-        if self.batch < 1 or self.part < 0 or self.seed < 0 or self.meter_every < 1 or self.save_seconds < 0:
-            raise UserError("batch and meter_every must be 1 or more; part, seed and save_seconds 0 or more")
+        if (
+            self.batch < 1
+            or self.part < 0
+            or self.seed < 0
+            or self.threads < 0
+            or self.meter_every < 1
+            or self.save_seconds < 0
+        ):
+            raise UserError("batch and meter_every must be 1 or more; part, seed, threads and save_seconds 0 or more")
         for index, step in enumerate(self.steps):
             if step.teacher in names and step.teacher not in names[:index]:
                 raise UserError(f"step {step.name!r}: teacher {step.teacher!r} is not a step before it")

@@ -70,7 +70,7 @@ def wrap(network: nn.Module) -> nn.Module:
 def gradients_stay_local(model: nn.Module, local: bool) -> AbstractContextManager[None]:
     """For all but the last part of a batch: add up gradients here, exchange them once."""
     if local and isinstance(model, DistributedDataParallel):
-        context: AbstractContextManager[None] = model.no_sync()  # type: ignore[no-untyped-call]
+        context: AbstractContextManager[None] = model.no_sync()
         return context
     return nullcontext()
 
@@ -84,7 +84,7 @@ def average_statistics(network: nn.Module) -> None:
     buffers = [buffer for buffer in network.buffers() if buffer.is_floating_point()]
     flat = torch.cat([buffer.flatten() for buffer in buffers])
     dist.all_reduce(flat)
-    for buffer, mean in zip(buffers, (flat / world).split([b.numel() for b in buffers]), strict=True):
+    for buffer, mean in zip(buffers, torch.split(flat / world, [b.numel() for b in buffers]), strict=True):
         buffer.copy_(mean.view_as(buffer))
 
 

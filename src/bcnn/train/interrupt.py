@@ -7,7 +7,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 
-class Stopped(Exception):
+class Stopped(Exception):  # noqa: N818  (nothing went wrong)
     """The run was asked to stop, and has saved itself."""
 
     def __init__(self, signal_number: int = 0) -> None:
@@ -39,6 +39,8 @@ class Interrupt:
             self.previous[number] = signal.signal(number, self._handle)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for number, handler in self.previous.items():
             signal.signal(number, handler)

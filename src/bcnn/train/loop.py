@@ -15,17 +15,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from bcnn import checkpoint
 from bcnn.data import Batch, Data
 from bcnn.errors import UserError
 from bcnn.network import Network
-from bcnn.train import distributed, losses, meters, schedule, teachers, tensorboard
+from bcnn.train import adam, distributed, losses, meters, schedule, tensorboard
 from bcnn.train.config import Step, TrainConfig
 from bcnn.train.evaluate import Scores, evaluate
 from bcnn.train.interrupt import Interrupt, Stopped
 from bcnn.train.run import RunFolder, provenance
+from bcnn.train.targets import Targets, find_targets
 from bcnn.train.terminal import Terminal
 from bcnn.train.transfer import latents, transfer
 
@@ -91,9 +91,9 @@ class Trainer:
             self.terminal.start_step(step.name, describe(step))
             if not optimizer_state and previous:
                 self.terminal.say(str(report), "dim")
-            optimizer = adam(network, step)
+            optimizer = adam.adam(network, step)
             if optimizer_state:
-                load_adam(optimizer, network, optimizer_state)
+                adam.load_state(optimizer, network, optimizer_state)
             self.train_step(step, network, optimizer)
             state, optimizer_state = network.state_dict(), {}
             self.finish_step(step, network)
@@ -113,7 +113,7 @@ class Trainer:
 
     def train_step(self, step: Step, network: Network, optimizer: torch.optim.Optimizer) -> None:
         model = distributed.wrap(network)
-        teacher = self.teacher(step)
+        targets = find_targets(step, self.config, self.data, self.folder, self.device, self.terminal)
         progress = self.progress
         while progress.epoch < step.total_epochs:
             began, already = time.monotonic(), progress.seen
@@ -121,7 +121,7 @@ class Trainer:
                 progress.epochs_done, self.batch, self.config.seed, self.rank, self.world, progress.batch, self.device
             ):
                 t = progress.epoch + progress.batch / self.batches
-                self.update(step, t, model, network, optimizer, teacher, batch)
+                self.update(step, t, model, network, optimizer, targets, batch)
                 self.terminal.advance(f"{step.name} epoch {progress.epoch + 1}/{step.total_epochs}")
                 if distributed.any_process(self.interrupt.asked(progress.updates), self.device):
                     self.save(network, optimizer)
@@ -140,7 +140,7 @@ class Trainer:
         model: nn.Module,
         network: Network,
         optimizer: torch.optim.Optimizer,
-        teacher: Targets,
+        targets: Targets,
         batch: Batch,
     ) -> None:
         """One update of the weights: the batch in parts, Adam, and the meters every few updates."""
@@ -151,7 +151,7 @@ class Trainer:
         if step.weights == "tanh":
             network.set_temperature(schedule.temperature(step, t))
         weights = latents(network)
-        metered = progress.updates % self.config.meter_every == 0
+        metered = progress.batch % self.config.meter_every == 0
         before = meters.signs(weights) if metered else []
 
         optimizer.zero_grad(set_to_none=True)
@@ -159,10 +159,13 @@ class Trainer:
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)  # loss, hits
         for i in range(parts):
             here = slice(i * self.part, (i + 1) * self.part)
-            with distributed.gradients_stay_local(model, i + 1 < parts), losses.Taps(network if step.matching else None) as taps:
+            with (
+                distributed.gradients_stay_local(model, i + 1 < parts),
+                losses.Taps(network if step.matching else None) as taps,
+            ):
                 x, y = batch.x[here], batch.y[here]
                 logits = model(x)
-                loss = teacher.loss(logits, taps.maps, x, y, batch.index[here], progress.epochs_done)
+                loss = targets.loss(logits, taps.maps, x, y, batch.index[here], progress.epochs_done)
                 (loss / parts).backward()  # type: ignore[no-untyped-call]
             sums += torch.stack([loss.detach() / parts, (logits.detach().argmax(1) == y).sum()]).double()
         if step.toward_signs:
@@ -179,7 +182,9 @@ class Trainer:
             sums[0] /= self.world
         value = float(sums[0])
         if not value < float("inf"):
-            raise UserError(f"the loss is {value} in step {step.name!r}, update {progress.updates}: lower its lr ({step.lr})")
+            raise UserError(
+                f"the loss is {value} in step {step.name!r}, update {progress.updates}: lower its lr ({step.lr})"
+            )
         progress.loss_sum += value
         progress.hits += int(sums[1])
         progress.seen += self.batch
@@ -244,27 +249,6 @@ class Trainer:
             self.save(network, None, must=True)
         self.terminal.say(f"{step.name}: {progress.accuracies[step.name]:.2%} top-1 after its last epoch")
 
-    def teacher(self, step: Step) -> Targets:
-        if step.teacher == "none":
-            return Targets(step)
-        name = str(self.folder.step(step.teacher)) if self.is_step(step.teacher) else step.teacher
-        teacher = teachers.load(name, self.data, self.device)
-        if step.matching and not isinstance(teacher.module, Network):
-            raise UserError(f"step {step.name!r}: matching needs a teacher that is a network of ours, not {step.teacher}")
-        stored = None
-        if self.data.config.augment.fixed and not step.matching:
-            file = self.folder.path / teachers.stored_name(name, self.data, self.config.seed)
-            if not file.exists() and self.rank == 0:
-                self.terminal.say(f"storing the outputs of {step.teacher} in {file.name}", "dim")
-                for _ in teachers.store(file, teacher, self.data, self.config.seed, self.batch, self.device):
-                    self.terminal.bar.refresh()
-            distributed.wait_for_all()
-            stored = teachers.Stored(file, self.data.config.augment.fixed)
-        return Targets(step, teacher, stored)
-
-    def is_step(self, name: str) -> bool:
-        return any(step.name == name for step in self.config.steps)
-
     # --- checkpoints ------------------------------------------------------------------------------------------------
 
     def log(self, record: dict[str, Any]) -> None:
@@ -295,7 +279,7 @@ class Trainer:
         contents = dataclasses.replace(
             self.contents(network),
             progress=dataclasses.asdict(self.progress),
-            optimizer=adam_state(optimizer, network) if optimizer else {},
+            optimizer=adam.state_by_name(optimizer, network) if optimizer else {},
         )
         try:
             checkpoint.save(self.folder.last, contents)
@@ -307,59 +291,7 @@ class Trainer:
         self.saved_at = time.monotonic()
 
 
-@dataclass(frozen=True, eq=False)
-class Targets:
-    """What a step compares the network with: labels, or a teacher."""
-
-    step: Step
-    teacher: teachers.Teacher | None = None
-    stored: teachers.Stored | None = None
-
-    def loss(self, logits: Tensor, maps: list[Tensor], x: Tensor, y: Tensor, index: Any, epoch: int) -> Tensor:
-        if self.teacher is None:
-            return F.cross_entropy(logits, y)
-        if self.stored is not None:
-            return losses.distribution_loss(logits, self.stored(epoch, index, str(x.device)))
-        targets, teacher_maps = self.teacher(x)
-        loss = losses.distribution_loss(logits, targets)
-        if self.step.matching:
-            loss = loss + self.step.matching * losses.matching_loss(maps, teacher_maps)
-        return loss
-
-
 def describe(step: Step) -> str:
     loss = f"teacher {step.teacher}" if step.teacher != "none" else "labels"
     decay = f"weight decay {step.weight_decay:g}" if step.weight_decay else "no weight decay"
     return f"binary activations, {step.weights} weights, {step.warmup} + {step.epochs} epochs, lr {step.lr:g}, {decay}, {loss}"
-
-
-# --- Adam -----------------------------------------------------------------------------------------------------------
-
-
-def adam(network: Network, step: Step) -> torch.optim.Adam:
-    """Adam with L2 weight decay on the weights of convolutions only (sec. 5.1)."""
-    convolutions = [p for name, p in network.named_parameters() if name.endswith("weight") and p.dim() == 4]
-    chosen = {id(p) for p in convolutions}
-    others = [p for p in network.parameters() if id(p) not in chosen]
-    groups = [{"params": convolutions, "weight_decay": step.weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.Adam(groups, lr=step.lr, fused=True)
-
-
-def adam_state(optimizer: torch.optim.Optimizer, network: Network) -> dict[str, Tensor]:
-    """Adam's state by parameter name: NAME/exp_avg, NAME/exp_avg_sq, NAME/step."""
-    return {
-        f"{name}/{key}": value
-        for name, parameter in network.named_parameters()
-        for key, value in optimizer.state[parameter].items()
-    }
-
-
-def load_adam(optimizer: torch.optim.Optimizer, network: Network, state: dict[str, Tensor]) -> None:
-    for name, parameter in network.named_parameters():
-        try:
-            optimizer.state[parameter] = {
-                key: state[f"{name}/{key}"].clone().to("cpu" if key == "step" and parameter.device.type == "cpu" else parameter.device)
-                for key in ("step", "exp_avg", "exp_avg_sq")
-            }
-        except KeyError as error:
-            raise UserError(f"the checkpoint lacks the optimizer's {error.args[0]!r}; it cannot be resumed") from None

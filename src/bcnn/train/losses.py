@@ -33,7 +33,9 @@ class Taps:
         self.handles = [level.register_forward_hook(self._keep) for level in levels]
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for handle in self.handles:
             handle.remove()
 

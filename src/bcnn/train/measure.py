@@ -47,8 +47,9 @@ def _measure_packed(model: str, data: str, split: str, strict: bool) -> tuple[Sc
     classes = program.shapes[-1][2]
     _check_classes(model, program.labels, classes, opened)
     scores = Scores(np.zeros((classes, classes), dtype=np.int64))
-    for pixels, labels in opened.val_pixels(256):
-        scores.add(torch.from_numpy(engine.run(pixels)), torch.from_numpy(labels))
+    for pixels, index in opened.val_pixels(256):
+        logits = torch.from_numpy(np.asarray(engine.run(pixels.numpy())))
+        scores.add(logits.reshape(len(index), classes), torch.from_numpy(opened.val.labels[index]))
     return scores, opened, f"engine, {engine.isa}"
 
 

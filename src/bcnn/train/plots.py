@@ -28,10 +28,17 @@ def curves(epochs: Sequence[Record], updates: Sequence[Record]) -> Figure:
     at = [r["updates"] / per_epoch for r in updates]
     rate.plot(at, [r["lr"] for r in updates], color=INK)
     rate.set_yscale("log")
-    latent.plot(at, [max(100 * r["flips"], 1e-4) for r in updates], color=GREY, linewidth=0.8, label="signs flipped per update")
+    latent.plot(
+        at, [max(100 * r["flips"], 1e-4) for r in updates], color=GREY, linewidth=0.8, label="signs flipped per update"
+    )
     latent.plot(x, [max(100 * r["outside"], 1e-4) for r in epochs], color=RED, label="latents outside [-1, 1]")
     latent.set_yscale("log")
-    for axes, title in ((loss, "loss"), (accuracy, "accuracy, %"), (rate, "learning rate"), (latent, "latent weights, %")):
+    for axes, title in (
+        (loss, "loss"),
+        (accuracy, "accuracy, %"),
+        (rate, "learning rate"),
+        (latent, "latent weights, %"),
+    ):
         axes.set_title(title, loc="left", fontsize=11, color=INK)
         axes.set_xlabel("epoch", color=INK)
         axes.grid(alpha=0.25)

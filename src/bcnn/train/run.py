@@ -1,10 +1,10 @@
-"""The folder a run leaves behind, and all that is in it.
+"""The folder a run leaves behind, and all that is in it:
 
-    run.json        complete config, seed, versions, git commit, command, data; at the end, the accuracy after every step
-    metrics.jsonl   one line per epoch, and one per `meter_every` updates
-    *.safetensors   see `checkpoint`
-    report.html     curves (loss, accuracy, learning rate, flips), written when the run ends; PNGs of them beside it
-    tensorboard/    the same for TensorBoard, where that is installed
+run.json        complete config, seed, versions, git commit, command, data; at the end, the accuracy after every step
+metrics.jsonl   one line per epoch, and one per `meter_every` updates
+*.safetensors   see `checkpoint`
+report.html     curves (loss, accuracy, learning rate, flips), written when the run ends; PNGs of them beside it
+tensorboard/    the same for TensorBoard, where that is installed
 """
 
 from __future__ import annotations
@@ -137,7 +137,9 @@ def git_commit() -> str:
     """The commit of the package's own source, with a + if it was changed since; empty for an installed package."""
     here = Path(__file__).parent
     try:
-        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=True).stdout
+        commit = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=True
+        ).stdout
         changed = subprocess.run(
             ["git", "status", "--porcelain", "--untracked-files=no", "."], cwd=here, capture_output=True, text=True
         ).stdout

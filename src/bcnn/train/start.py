@@ -6,6 +6,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from bcnn import checkpoint
 from bcnn.data import Data, open_data
 from bcnn.errors import UserError
@@ -24,6 +26,8 @@ def train(config: TrainConfig | None, out: str | Path, resume: bool = False, sto
         config = folder.config()
     elif config is None:
         raise UserError("nothing to train: no recipe and nothing to resume")
+    if config.threads:
+        torch.set_num_threads(config.threads)
     with distributed.processes(config.device) as device:
         return _train(config, folder, resume, stop_after, device)
 
@@ -57,7 +61,9 @@ def _train(config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int
         try:
             trainer.run(last)
         except Stopped:
-            terminal.say(f"stopped after update {trainer.progress.updates}, saved; continue with: {folder.resume_command()}")
+            terminal.say(
+                f"stopped after update {trainer.progress.updates}, saved; continue with: {folder.resume_command()}"
+            )
             raise
         if data.unreadable:
             terminal.say(data.unreadable.summary(), "yellow")
@@ -86,4 +92,3 @@ def describe(folder: RunFolder, config: TrainConfig, data: Data) -> dict[str, An
     }
     folder.write_info(info)
     return info
-

@@ -72,7 +72,9 @@ def load(name: str, data: Data, device: str = "cpu") -> Teacher:
         name, module.to(device), (own_std / to_std).to(device), ((own_mean - to_mean) / to_std).to(device), size
     )
     if labels and labels != data.classes:
-        raise UserError(f"teacher {name} knows other classes than the data: {labels[:3]} ... and {data.classes[:3]} ...")
+        raise UserError(
+            f"teacher {name} knows other classes than the data: {labels[:3]} ... and {data.classes[:3]} ..."
+        )
     classes = teacher(torch.zeros(1, 3, *data.size, device=device))[0].shape[1]
     if classes != len(data.classes):
         raise UserError(f"teacher {name} has {classes} classes, the data {len(data.classes)}; choose another or none")
@@ -100,7 +102,7 @@ def _exported(path: Path) -> tuple[nn.Module, tuple[int, int]]:
         raise UserError(f"no exported teacher at {path}")
     try:
         program = torch.export.load(path)
-        (example,), _ = program.example_inputs  # type: ignore[misc]
+        (example,), _ = program.example_inputs
         return program.module(), (int(example.shape[2]), int(example.shape[3]))
     except Exception as error:  # torch.export raises whatever its archive reader met
         raise UserError(f"{path} is not an exported torch program of one image batch: {error}") from None
@@ -129,7 +131,9 @@ def stored_name(teacher: str, data: Data, seed: int) -> str:
     digest = hashlib.sha256(repr((teacher, data.config.augment, data.size, data.mean, data.std, seed)).encode())
     digest.update(np.ascontiguousarray(data.train.labels).tobytes())
     if Path(teacher).exists():
-        digest.update(checkpoint.find(teacher).read_bytes() if not teacher.endswith(".pt2") else Path(teacher).read_bytes())
+        digest.update(
+            checkpoint.find(teacher).read_bytes() if not teacher.endswith(".pt2") else Path(teacher).read_bytes()
+        )
     return f"teacher-{digest.hexdigest()[:16]}.npy"
 
 
@@ -137,7 +141,7 @@ def store(file: Path, teacher: Teacher, data: Data, seed: int, batch: int, devic
     """Compute and write the table; yields the number of images done, for a progress bar."""
     variants, count = data.config.augment.fixed, len(data.train)
     temporary = file.with_name(f".{file.name}.tmp")
-    table = np.lib.format.open_memmap(  # type: ignore[no-untyped-call]
+    table = np.lib.format.open_memmap(
         temporary, mode="w+", dtype=np.float32, shape=(variants, count, len(data.classes))
     )
     for variant in range(variants):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-SCALARS = "lr loss flips train_accuracy accuracy top5 val_loss outside images_per_second".split()
+SCALARS = ("lr", "loss", "flips", "train_accuracy", "accuracy", "top5", "val_loss", "outside", "images_per_second")
 PER_LAYER = ("balance", "surviving")
 
 
@@ -16,17 +16,17 @@ def writer(folder: Path, updates: int) -> Callable[[dict[str, Any]], None]:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return lambda record: None
-    board = SummaryWriter(str(folder), purge_step=updates + 1 if updates else None)  # type: ignore[no-untyped-call]
+    board = SummaryWriter(str(folder), purge_step=updates + 1 if updates else None)
 
     def write(record: dict[str, Any]) -> None:
         kind, at = record["kind"], record["updates"]
         for key in SCALARS:
             if key in record:
-                board.add_scalar(f"{kind}/{key}", record[key], at)  # type: ignore[no-untyped-call]
+                board.add_scalar(f"{kind}/{key}", record[key], at)
         for key in PER_LAYER:
             for layer, value in record.get(key, {}).items():
-                board.add_scalar(f"{key}/{layer}", value, at)  # type: ignore[no-untyped-call]
+                board.add_scalar(f"{key}/{layer}", value, at)
         if kind == "epoch":
-            board.flush()  # type: ignore[no-untyped-call]
+            board.flush()
 
     return write

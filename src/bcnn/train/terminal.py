@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -46,7 +48,9 @@ class Terminal:
         self.bar.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.bar.stop()
 
     def say(self, text: str, style: str = "") -> None:
@@ -58,6 +62,13 @@ class Terminal:
 
     def advance(self, what: str) -> None:
         self.bar.update(self.task, advance=1, description=what)
+
+    @contextmanager
+    def side_task(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
+        """A second bar below the first while something else goes on; yields the function that moves it."""
+        task = self.bar.add_task(what, total=total)
+        yield lambda count: self.bar.update(task, advance=count)
+        self.bar.remove_task(task)
 
     def row(self, record: dict[str, Any]) -> None:
         cells = {
