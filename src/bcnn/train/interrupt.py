@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -35,6 +36,8 @@ class Interrupt:
         self.received = number
 
     def __enter__(self) -> Interrupt:
+        if threading.current_thread() is not threading.main_thread():
+            return self  # Python lets only the main thread handle signals
         for number in (signal.SIGINT, signal.SIGTERM):
             self.previous[number] = signal.signal(number, self._handle)
         return self
