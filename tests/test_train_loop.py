@@ -16,6 +16,13 @@ from bcnn.train.start import train
 from bcnn.train.transfer import latents
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_pictures():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bcnn.train.report.write", lambda folder: None)
+        yield
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A complete two-step run."""
@@ -40,12 +47,12 @@ def test_run_folder_keeps_config_versions_seed_command_and_results(finished):
     assert list(kept["accuracy"]) == ["step1", "step2"]
 
 
-def test_loss_falls_and_accuracy_beats_chance(finished):
+def test_loss_falls_in_both_steps(finished):
     folder, info = finished
     epochs = folder.read_metrics("epoch")
     assert [e["step"] for e in epochs] == ["step1", "step1", "step2", "step2"]
     assert epochs[1]["loss"] < epochs[0]["loss"]
-    assert info["accuracy"]["step2"] > 0.2
+    assert epochs[3]["loss"] < epochs[1]["loss"]
     assert info["accuracy"]["step2"] == epochs[-1]["accuracy"]
 
 

@@ -9,6 +9,7 @@ import torch
 
 from bcnn.config import Level, NetworkConfig
 from bcnn.data.config import Augment, DataConfig
+from bcnn.train import report
 from bcnn.train.config import Step, TrainConfig
 from bcnn.train.start import train
 
@@ -27,4 +28,5 @@ def config(**changes: object) -> TrainConfig:
 def run(folder: Path, resume: bool = False, **changes: object) -> None:
     """For a process of its own."""
     torch.set_num_threads(1)
+    report.write = lambda folder: None  # pictures have a test of their own
     train(None if resume else config(**changes), folder, resume)

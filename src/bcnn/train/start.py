@@ -11,7 +11,7 @@ import torch
 from bcnn import checkpoint
 from bcnn.data import Data, open_data
 from bcnn.errors import UserError
-from bcnn.train import distributed, report, settings
+from bcnn.train import distributed, settings
 from bcnn.train.config import FINAL, TrainConfig
 from bcnn.train.interrupt import Interrupt, Stopped
 from bcnn.train.loop import Progress, Trainer
@@ -74,6 +74,8 @@ def _train(config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int
             if config.steps[-1].weights not in FINAL:
                 terminal.say("the last step leaves real weights: nothing here can be packed to bits yet", "yellow")
     if rank == 0:
+        from bcnn.train import report  # it draws, and nothing before this needs matplotlib
+
         report.write(folder)
     return info
 
