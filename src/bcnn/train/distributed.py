@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
@@ -37,6 +38,8 @@ def processes(device: str) -> Iterator[str]:
     if device == "cuda":
         device = f"cuda:{os.environ['LOCAL_RANK']}"
         torch.cuda.set_device(device)
+    # When a process dies, torchrun sends SIGTERM to the others: they must live long enough to say what happened.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     dist.init_process_group("nccl" if device.startswith("cuda") else "gloo")
     try:
         yield device
@@ -64,7 +67,7 @@ def sum_(*tensors: Tensor) -> None:
 
 
 def wrap(network: nn.Module) -> nn.Module:
-    return DistributedDataParallel(network, broadcast_buffers=False) if rank_world()[1] > 1 else network
+    return DistributedDataParallel(network) if rank_world()[1] > 1 else network
 
 
 def gradients_stay_local(model: nn.Module, local: bool) -> AbstractContextManager[None]:
