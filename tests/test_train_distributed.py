@@ -85,6 +85,7 @@ def test_two_processes_count_every_image_once(pair):
     assert scores.top1 == epochs[-1]["accuracy"]
 
 
+@pytest.mark.timeout(300)
 def test_killed_worker_ends_the_run_clearly_and_it_resumes_to_the_same_bits(pair, tmp_path):
     done = torchrun(tmp_path, tmp_path / "run", die_at=8)
     assert done.returncode != 0
