@@ -1,4 +1,4 @@
-"""`python -m bcnn`, and so `torchrun -m bcnn`."""
+"""`python -m bcnn` is the command `bcnn`."""
 
 from bcnn.cli import main
 
