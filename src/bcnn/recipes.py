@@ -83,16 +83,18 @@ def cifar10() -> TrainConfig:
 
 def digits() -> TrainConfig:
     """The embedded 8 x 8 digits: a first run that needs no download."""
-    step1 = Step(name="step1", warmup=1, epochs=9, lr=1e-2)
-    step2 = replace(step1, name="step2", weights="binary", warmup=1, epochs=29, weight_decay=0.0)
+    step1 = Step(name="step1", warmup=1, epochs=5, lr=2e-2)
+    step2 = replace(step1, name="step2", weights="binary", epochs=15, weight_decay=0.0)
     return TrainConfig(
         recipe="digits",
         network=preset("digits"),
         data=DataConfig(
-            source="digits", crop=1.0, augment=Augment(scale=(0.8, 1.0), ratio=(0.9, 1.1), shift=0.06, flip=False)
+            source="digits",
+            crop=1.0,
+            augment=Augment(scale=(0.9, 1.0), ratio=(0.9, 1.1), shift=0.03, flip=False),  # a flipped digit is another sign
         ),
         steps=(step1, step2),
-        batch=64,
+        batch=32,
         part=0,
         threads=1,
     )
