@@ -77,5 +77,22 @@ def hard_tanh(x: Tensor) -> Tensor:
     return torch.where(x < -1, -1.0, torch.where(x >= 1, 1.0, x))
 
 
-# What a convolution does to its latent weights before it uses them: step 1 (sec. 5.1) and step 2 (sec. 5.2) of training.
-WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {"real": lambda w: w, "binary": sign_weight}
+def tanh_weight(w: Tensor, temperature: float = 1.0) -> Tensor:
+    """tanh(temperature * w): w itself for a small temperature, sign(w) in the limit; for a step between step 1 and step 2."""
+    return torch.tanh(temperature * w)
+
+
+def magnitude(w: Tensor) -> Tensor:
+    """Mean |w| of every output channel, as 1,C,1,1: the scale that brings sign(w) nearest to w in the L2 sense."""
+    return w.abs().mean((1, 2, 3)).reshape(1, -1, 1, 1)
+
+
+# What a convolution does to its latent weights before it uses them: step 1 (sec. 5.1) and step 2 (sec. 5.2) of training, and
+# the "alternative real to binary transformations" of sec. 7. "scaled" multiplies the result of the binary convolution by
+# `magnitude`, a vector operation, so that the convolution's operands stay +-1.
+WEIGHTS: dict[str, Callable[..., Tensor]] = {
+    "real": lambda w, temperature=1.0: w,
+    "binary": lambda w, temperature=1.0: sign_weight(w),
+    "scaled": lambda w, temperature=1.0: sign_weight(w),
+    "tanh": tanh_weight,
+}

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bcnn import config
-from bcnn.binarize import WEIGHTS, sign_activation
+from bcnn.binarize import WEIGHTS, magnitude, sign_activation
 
 
 class Replicate(nn.Module):
@@ -58,16 +58,36 @@ class Branch(nn.Module):
     def __init__(self, channels: int, bias: Tensor, shift: tuple[int, int] = (0, 0)) -> None:
         super().__init__()
         self.shift = shift
-        self.weights = "binary"  # or "real": set for a whole network by Network.weights
+        self.weights = "binary"  # or another of binarize.WEIGHTS: set for a whole network by Network.weights
+        self.temperature = 1.0  # of weights "tanh"
         self.bias = nn.Parameter(bias.reshape(1, channels, 1, 1).clone())
         self.weight = nn.Parameter(nn.init.kaiming_normal_(torch.empty(channels, channels, 1, 1)))
         self.norm = nn.BatchNorm2d(channels)
 
     def forward(self, x: Tensor) -> Tensor:
         signs = sign_activation(shifted(x, *self.shift), self.bias)
-        dot: Tensor = F.conv2d(signs, WEIGHTS[self.weights](self.weight).to(signs.dtype))
+        dot: Tensor = F.conv2d(signs, WEIGHTS[self.weights](self.weight, self.temperature).to(signs.dtype))
+        if self.weights == "scaled":
+            dot = dot * magnitude(self.weight)
         out: Tensor = self.norm(dot)
         return out
+
+    @torch.no_grad()
+    def fold_scale(self) -> None:
+        """From "scaled" to "binary": the scale a moves into batch norm, (a dot - mean)^2 / (var + eps) =
+        (dot - mean / a)^2 / (var / a^2 + eps / a^2). A channel of zero weights has a = 0 and keeps only its offset."""
+        scale = magnitude(self.weight).flatten()
+        mean, var = self.norm.running_mean, self.norm.running_var
+        assert mean is not None
+        assert var is not None
+        dead = scale == 0
+        self.norm.bias[dead] -= (mean * self.norm.weight / (var + self.norm.eps).sqrt())[dead]
+        self.norm.weight[dead] = 0
+        scale = torch.where(dead, 1.0, scale)
+        # The fraction of eps that var takes over may leave it below 0 where the scale is large; the sum with eps never is.
+        var.copy_((var + self.norm.eps) / scale**2 - self.norm.eps)
+        mean.copy_(torch.where(dead, 0.0, mean / scale))
+        self.weights = "binary"
 
     def extra_repr(self) -> str:
         return f"{self.weight.shape[0]}, weights={self.weights}" + (f", shift={self.shift}" if any(self.shift) else "")

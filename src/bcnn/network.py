@@ -6,7 +6,6 @@ image N,3,H,W (normalised RGB) -> logits N,classes
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +47,7 @@ class Network(nn.Module):
     """A network as its config says. `stem` and `level1` ... are sequences of building blocks.
 
     `weights` switches what every binary convolution does with its latent weights: "real" is step 1 of the training,
-    "binary" step 2 and everything after it. Switching changes no parameter.
+    "binary" step 2 and everything after it, see `binarize.WEIGHTS` for the others. Switching changes no parameter.
     """
 
     def __init__(self, config: NetworkConfig, weights: str = "binary") -> None:
@@ -85,13 +84,27 @@ class Network(nn.Module):
         return self._weights
 
     @weights.setter
-    def weights(self, mode: Literal["real", "binary"] | str) -> None:
+    def weights(self, mode: str) -> None:
         if mode not in WEIGHTS:
             raise UserError(f"unknown weights {mode!r}; {nearest(mode, WEIGHTS)}")
         self._weights = mode
         for module in self.modules():
             if isinstance(module, layers.Branch):
                 module.weights = mode
+
+    def set_temperature(self, temperature: float) -> None:
+        """Of weights "tanh", in every binary convolution."""
+        for module in self.modules():
+            if isinstance(module, layers.Branch):
+                module.temperature = temperature
+
+    def fold_scale(self) -> None:
+        """Weights "scaled" become "binary" with the scale inside batch norm; any other mode stays as it is."""
+        if self.weights == "scaled":
+            for module in self.modules():
+                if isinstance(module, layers.Branch):
+                    module.fold_scale()
+            self.weights = "binary"
 
     def binary_weights(self) -> Iterator[tuple[str, Tensor]]:
         """The +-1 tensor of every binary convolution by parameter name, whatever `weights` is set to."""

@@ -1,0 +1,156 @@
+"""`bcnn train` and `bcnn eval`."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bcnn.cli.app import app, err, out
+from bcnn.errors import UserError
+
+if TYPE_CHECKING:
+    from bcnn.train.config import TrainConfig
+
+
+@app.command()
+def train(
+    recipe: Annotated[
+        str, typer.Option(help="A named run: digits, cifar10, imagenette, imagenet, imagenet-p2.")
+    ] = "digits",
+    data: Annotated[str, typer.Option(help="Image folder with train/CLASS/*.jpg, CIFAR batches, or 'digits'.")] = "",
+    folder: Annotated[str, typer.Option("--out", help="Run folder; runs/RECIPE if not given.")] = "",
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", help="Change any field: --set steps.step2.lr=1e-3. May be repeated.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out with its own settings.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the settings and the exact schedule, train nothing.")
+    ] = False,
+    strict_data: Annotated[bool, typer.Option("--strict-data", help="Stop at the first unreadable image.")] = False,
+    stop_after: Annotated[int, typer.Option(help="Save and stop after so many updates, as Ctrl-C would.")] = 0,
+) -> None:
+    """Train a network with the paper's two steps, and leave a documented, resumable run behind.
+
+    [bold]Examples[/bold]
+
+    bcnn train --recipe digits
+
+    bcnn train --recipe imagenette --data photos --out runs/photos --set steps.*.lr=1e-3
+
+    bcnn train --resume --out runs/photos
+
+    torchrun --nproc-per-node 4 -m bcnn train --recipe imagenet --data imagenet
+    """
+    from bcnn import recipes
+    from bcnn.train import settings
+
+    if resume:
+        if assignments or data:
+            raise UserError("--resume continues with the run's own settings: leave out --set and --data")
+        if not folder:
+            raise UserError("--resume needs the run's folder: --out RUN")
+    config = recipes.recipe(recipe)
+    if data:
+        config = dataclasses.replace(config, data=dataclasses.replace(config.data, source=data))
+    if strict_data:
+        config = dataclasses.replace(config, data=dataclasses.replace(config.data, strict=True))
+    config = settings.override(config, assignments or [])
+    if dry_run:
+        print_schedule(config)
+        return
+    target = Path(folder) if folder else free_folder(config.recipe)
+
+    from bcnn.train.interrupt import Stopped
+    from bcnn.train.start import train as start
+
+    try:
+        info = start(None if resume else config, target, resume, stop_after)
+    except Stopped as stopped:
+        sys.exit(128 + stopped.signal_number if stopped.signal_number else 0)
+    if info:
+        for step, accuracy in info["accuracy"].items():
+            out.print(f"{step}: {accuracy:.2%} top-1")
+        out.print(f"{target / 'report.html'} has the curves; next: bcnn pack {target}", highlight=False, soft_wrap=True)
+
+
+def free_folder(recipe: str) -> Path:
+    """runs/RECIPE, or the first of runs/RECIPE-2, -3, ... that holds no run."""
+    import os
+
+    candidate, number = Path("runs") / recipe, 1
+    # Started by torchrun, a process may find the folder its neighbour has just made: there it must be named.
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and candidate.exists():
+        raise UserError(f"{candidate} exists; name a folder for the run with --out")
+    while (candidate / "run.json").exists():
+        number += 1
+        candidate = Path("runs") / f"{recipe}-{number}"
+    return candidate
+
+
+def print_schedule(config: TrainConfig) -> None:
+    """The settings, and the learning rate at every epoch boundary of every step."""
+    import json
+
+    from rich.table import Table
+
+    from bcnn.train import schedule, settings
+
+    plain = settings.to_dict(config)
+    plain.pop("steps")
+    out.print_json(json.dumps(plain))
+    for step in config.steps:
+        table = Table(
+            title=f"{step.name}: {step.weights} weights, {step.warmup} + {step.epochs} epochs", title_justify="left"
+        )
+        table.add_column("epoch", justify="right")
+        table.add_column("learning rate", justify="right")
+        for epoch, rate in schedule.boundaries(step):
+            table.add_row(str(epoch), f"{rate:.6e}")
+        out.print(table)
+        fields = dataclasses.asdict(step)
+        out.print(", ".join(f"{key} {value}" for key, value in fields.items()), highlight=False, soft_wrap=True)
+
+
+@app.command(name="eval")
+def evaluate(
+    model: Annotated[
+        str, typer.Argument(help="A run folder, a checkpoint, a packed file, or the name of a shipped model.")
+    ],
+    data: Annotated[str, typer.Option(help="The data set, as for train; the run's own if not given.")] = "",
+    split: Annotated[
+        str, typer.Option(help="val, test or train folder to measure on; the usual one if not given.")
+    ] = "",
+    picture: Annotated[str, typer.Option(help="Where the confusion matrix goes.")] = "confusion.png",
+    strict_data: Annotated[bool, typer.Option("--strict-data", help="Stop at the first unreadable image.")] = False,
+) -> None:
+    """Measure a trained network: top-1, top-5, accuracy per class, confusion matrix.
+
+    [bold]Examples[/bold]
+
+    bcnn eval runs/digits --data digits
+
+    bcnn eval digits.bcnn --data photos --split test
+    """
+    from rich.table import Table
+
+    from bcnn.train import measure, plots, report
+
+    result = measure.measure(model, data, split, strict_data)
+    scores, classes = result.scores, result.classes
+    table = Table()
+    for title in ("class", "images", "recognised"):
+        table.add_column(title, justify="left" if title == "class" else "right")
+    for name, total, share in zip(classes, scores.confusion.sum(1), scores.per_class(), strict=True):
+        table.add_row(name, str(total), "-" if share is None else f"{share:.1%}")
+    out.print(table)
+    out.print(
+        f"top-1 {scores.top1:.2%}, top-5 {scores.top5:.2%} over {scores.count:,} images ({result.how})", highlight=False
+    )
+    if result.skipped:
+        err.print(result.skipped, style="yellow")
+    Path(picture).write_bytes(report.png(plots.confusion(scores.confusion, classes)))
+    out.print(f"confusion matrix: {picture}", highlight=False)

@@ -1,0 +1,55 @@
+"""What a run says about its data, as frozen dataclasses. No torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bcnn.errors import UserError
+
+
+@dataclass(frozen=True)
+class Augment:
+    """How a training image is varied. The defaults are the paper's (sec. 5.1): random resized crop and horizontal flip.
+
+    Reading: the paper names the random resized crop without its ranges; these are the ones every ImageNet recipe uses.
+    """
+
+    scale: tuple[float, float] = (0.08, 1.0)  # area of the crop, as a share of the image
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)  # width / height of the crop
+    shift: float = 0.0  # the crop is moved by up to this share of the image, zeros outside (the CIFAR habit: 4 / 32)
+    flip: bool = True
+    fixed: int = 0  # 0: fresh in every epoch; K: each image has K fixed variants, so that teacher outputs can be stored
+
+    def __post_init__(self) -> None:
+        if not 0 < self.scale[0] <= self.scale[1] <= 1:
+            raise UserError(f"augment.scale must be [low, high] with 0 < low <= high <= 1, got {list(self.scale)}")
+        if not 0 < self.ratio[0] <= self.ratio[1]:
+            raise UserError(f"augment.ratio must be [low, high] with 0 < low <= high, got {list(self.ratio)}")
+        if not 0 <= self.shift < 1:
+            raise UserError(f"augment.shift must be from 0 to below 1, got {self.shift}")
+        if self.fixed < 0:
+            raise UserError(f"augment.fixed must be 0 or a count of variants, got {self.fixed}")
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where the images are and how they become pixels."""
+
+    source: str = ""  # "digits", or a folder: train/CLASS/*.jpg with val or test beside it, or CIFAR's python batches
+    hold_out: float = 0.0  # > 0: measure on this share of the training images instead, to choose settings
+    crop: float = 0.875  # of evaluation: shorter side resized to size / crop, centre kept (224 / 256), see images.fit
+    stored: float = 1.0  # a data set kept in memory is stored at this multiple of the network's input size
+    memory_mb: int = 2048  # a data set up to this size is decoded once; a larger one streams through `workers`
+    workers: int = 4
+    strict: bool = False  # stop at the first unreadable image instead of skipping it
+    augment: Augment = Augment()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.hold_out < 1:
+            raise UserError(f"data.hold_out must be from 0 to below 1, got {self.hold_out}")
+        if not 0 < self.crop <= 1:
+            raise UserError(f"data.crop must be above 0 and up to 1, got {self.crop}")
+        if self.stored < 1:
+            raise UserError(f"data.stored must be 1 or more, got {self.stored}")
+        if self.workers < 0 or self.memory_mb < 0:
+            raise UserError("data.workers and data.memory_mb must be 0 or more")

@@ -1,0 +1,75 @@
+"""Image files -> one uint8 array N,H,W,3, with the unreadable ones named and counted. No torch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from rich.console import Console
+from rich.progress import track
+
+from bcnn import images as pixels
+from bcnn.data.sources import Images
+from bcnn.errors import UserError
+
+
+@dataclass
+class Unreadable:
+    """The images that could not be read: each is named once, when it is met; `strict` stops at the first."""
+
+    strict: bool = False
+    sentences: dict[str, str] = field(default_factory=dict)  # by file
+
+    def add(self, file: str, sentence: str) -> None:
+        if self.strict:
+            raise UserError(f"{sentence} (--strict-data stops here; without it such images are skipped)")
+        if file not in self.sentences:
+            self.sentences[file] = sentence
+            Console(stderr=True).print(f"skipped: {sentence}", style="yellow", highlight=False)
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    def summary(self) -> str:
+        return f"{len(self)} unreadable image{'s' if len(self) != 1 else ''} skipped" if self.sentences else ""
+
+
+def decode(
+    images: Images, size: tuple[int, int], crop: float, unreadable: Unreadable, what: str = "images"
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """(pixels N,H,W,3, labels) of the readable images, in order, through the code that the runtime uses (`images.fit`)."""
+    height, width = size
+    out = np.empty((len(images), height, width, 3), dtype=np.uint8)
+    readable = np.ones(len(images), dtype=np.bool_)
+
+    def one(index: int) -> str:
+        try:
+            item = images.items[index]
+            image = Image.fromarray(item) if isinstance(item, np.ndarray) else pixels.open_rgb(item)
+            out[index] = pixels.fit(image, size, crop)
+        except UserError as error:
+            return str(error)
+        return ""
+
+    if isinstance(images.items, np.ndarray) and images.items.shape[1:3] == size:
+        return images.items, images.labels  # as `fit` would leave them
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # Pillow lets go of the GIL while it decodes
+        for index, sentence in enumerate(_progress(pool.map(one, range(len(images))), len(images), f"decode {what}")):
+            if sentence:
+                readable[index] = False
+                unreadable.add(str(images.items[index]), sentence)
+    if not readable.any():
+        raise UserError(f"none of the {len(images)} {what} can be read")
+    if readable.all():
+        return out, images.labels
+    return out[readable], images.labels[readable]
+
+
+def _progress(results: Iterable[str], total: int, what: str) -> Iterable[str]:
+    console = Console(stderr=True)
+    return track(results, what, total, console=console, transient=True, disable=not console.is_terminal or total < 500)

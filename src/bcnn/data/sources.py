@@ -1,0 +1,149 @@
+"""Find the images of a data set: what `data.source` names -> files or arrays with a class index each. No torch.
+
+Layouts: `digits` (embedded in scikit-learn); a folder with train/CLASS/* and val/CLASS/* or test/CLASS/*; a folder of
+CLASS/* alone, from which validation images are split off; CIFAR's python batches. Classes are the folder names in sorted order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bcnn.data import cifar
+from bcnn.errors import UserError
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+SPLIT = 0.2  # share split off where a data set has no evaluation images of its own
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """One split before decoding: files, or uint8 N,H,W,3; and a class index for each."""
+
+    items: Sequence[Path] | NDArray[np.uint8]
+    labels: Labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, chosen: NDArray[np.bool_]) -> Images:
+        if isinstance(self.items, np.ndarray):
+            return Images(self.items[chosen], self.labels[chosen])
+        return Images([item for item, keep in zip(self.items, chosen, strict=True) if keep], self.labels[chosen])
+
+    def keys(self) -> list[str]:
+        """A name for each image that does not depend on where the data set lies or on its other images."""
+        if isinstance(self.items, np.ndarray):
+            return [str(i) for i in range(len(self))]
+        return [f"{path.parent.name}/{path.name}" for path in self.items]
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    classes: tuple[str, ...]
+    train: Images
+    val: Images  # what accuracy is measured on during the run
+    notes: tuple[str, ...] = field(default=())  # what was decided about a data set that is not quite regular
+
+
+def find(source: str, hold_out: float = 0.0, strict: bool = False, split: str = "") -> Source:
+    """The data set that `source` names. `split` asks for another evaluation split of a folder than the usual one."""
+    if source == "digits":
+        found = _digits()
+    elif not source:
+        raise UserError("no data set named; give a folder with --data PATH, or --data digits")
+    elif not Path(source).is_dir():
+        raise UserError(f"no data set at {source}: not a folder, and the only embedded one is 'digits'")
+    elif batches := cifar.find(Path(source)):
+        classes, train_arrays, test_arrays = cifar.load(*batches)
+        found = Source(classes, Images(*train_arrays), Images(*test_arrays))
+    else:
+        found = _folders(Path(source), strict, split)
+    if hold_out:
+        train, val = split_off(found.train, hold_out)
+        note = (
+            f"accuracy is measured on {len(val)} held-out training images, not on the {len(found.val)} of the data set"
+        )
+        found = Source(found.classes, train, val, (*found.notes, note))
+    if not len(found.val):
+        note = "too few images to split any off: accuracy is measured on the training images themselves"
+        found = Source(found.classes, found.train, found.train, (*found.notes, note))
+    return found
+
+
+def split_off(images: Images, share: float) -> tuple[Images, Images]:
+    """(kept, split off): in each class the images whose names have the smallest hashes, so an added image moves no other.
+
+    A class keeps at least one image, and gives at least one if it has two.
+    """
+    digests = np.array([hashlib.sha256(key.encode()).hexdigest() for key in images.keys()])  # noqa: SIM118 (not a dict)
+    off = np.zeros(len(images), dtype=np.bool_)
+    for label in np.unique(images.labels):
+        members = np.flatnonzero(images.labels == label)
+        count = min(len(members) - 1, max(1, round(share * len(members))))
+        off[members[np.argsort(digests[members], kind="stable")][:count]] = True
+    return images.take(~off), images.take(off)
+
+
+def _digits() -> Source:
+    """1,797 grey 8x8 digits with values 0 to 16, as RGB; a fixed fifth of each class is for evaluation."""
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    grey = np.round(data.images * (255 / 16)).astype(np.uint8)
+    images = Images(np.repeat(grey[..., None], 3, axis=3), data.target.astype(np.int64))
+    train, val = split_off(images, SPLIT)
+    return Source(tuple(str(digit) for digit in range(10)), train, val)
+
+
+def _folders(root: Path, strict: bool, split: str) -> Source:
+    notes: list[str] = []
+    has_train = (root / "train").is_dir()
+    train_root = root / "train" if has_train else root
+    found = _listing(train_root)
+    if not found:
+        raise UserError(f"{train_root} has no class folders; expected {train_root}/CLASS/*.jpg")
+    for name in [name for name, files in found.items() if not files]:
+        if strict:
+            raise UserError(f"class {name!r} has no image in {train_root}")
+        notes.append(f"class {name!r} has no image in {train_root}: left out")
+        del found[name]
+    if len(found) < 2:
+        raise UserError(f"{train_root} has images of {len(found)} class; a classifier needs two or more")
+    classes = tuple(sorted(found))
+    train = _images(found, classes)
+    split = split or next((name for name in ("val", "test") if has_train and (root / name).is_dir()), "")
+    if not split:
+        kept, val = split_off(train, SPLIT)
+        notes.append(f"no val folder: {len(val)} of {len(train)} images split off by their names")
+        return Source(classes, kept, val, tuple(notes))
+    if not (root / split).is_dir():
+        raise UserError(f"{root} has no split {split!r}: no such folder")
+    evaluation = _listing(root / split)
+    for name in [name for name in evaluation if name not in classes]:
+        if evaluation[name]:
+            raise UserError(f"class {name!r} is in {root / split} but has no training images in {train_root}")
+        del evaluation[name]
+    notes += [f"class {name!r} has no image in {root / split}" for name in classes if not evaluation.get(name)]
+    return Source(classes, train, _images(evaluation, classes), tuple(notes))
+
+
+def _listing(folder: Path) -> dict[str, list[Path]]:
+    """Class name -> its images, in sorted order; hidden folders and files that are no images are not looked at."""
+    return {
+        child.name: sorted(p for p in child.rglob("*") if p.suffix.lower() in SUFFIXES and not p.name.startswith("."))
+        for child in sorted(folder.iterdir())
+        if child.is_dir() and not child.name.startswith(".")
+    }
+
+
+def _images(listing: dict[str, list[Path]], classes: tuple[str, ...]) -> Images:
+    files = [path for name in classes for path in listing.get(name, [])]
+    labels = [i for i, name in enumerate(classes) for _ in listing.get(name, [])]
+    return Images(files, np.asarray(labels, dtype=np.int64))

@@ -1,0 +1,116 @@
+"""Named runs: functions that return a complete `TrainConfig`. Their docstrings say what they reach, and where that was measured.
+
+A variant is another recipe with fields replaced; step 2 is step 1 with fields replaced (sec. 5.2). Change any field of any
+recipe for one run with `bcnn train --set key=value`. No torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from bcnn.config import preset
+from bcnn.data.config import Augment, DataConfig
+from bcnn.errors import UserError, nearest
+from bcnn.train.config import Step, TrainConfig
+
+
+def imagenet() -> TrainConfig:
+    """The paper to the letter, P = 1: 66.63 % top-1 after step 1, 68.46 % after step 2, 68.96 % after its second cycle (sec. 6.1).
+
+    Those are the paper's figures, from four GPUs; this project has not repeated them. Needs ImageNet in train/WNID/*.JPEG and
+    val/WNID/*.JPEG (`--data PATH`) and torchvision for the teacher.
+    """
+    step1 = Step(
+        name="step1",
+        weights="real",  # "the weights were allowed to take on real values" (sec. 5.1)
+        warmup=5,  # "5 epochs of linear warm up followed by 20 epochs of half wave cosine decay" (sec. 5.1)
+        epochs=20,
+        lr=5e-4,  # "a max learning rate of 0.0005, initial learning rate scale of 0.01x and final ... of 0.001x" (sec. 5.1)
+        lr_first=0.01,
+        lr_last=0.001,
+        weight_decay=1e-5,  # "applied to the convolution parameters with a weighting of 1e-5" (sec. 5.1)
+        teacher="torchvision:resnet34",  # "distributional loss with output pmf targets provided by ResNet34" (sec. 5.1)
+        clip=False,  # "clipping of the associated real accumulated weights was not used" (sec. 5.2)
+    )
+    # "The same hyper parameters as step 1 with the following exceptions": 5 + 100 epochs, no weight decay (sec. 5.2).
+    step2 = replace(step1, name="step2", weights="binary", epochs=100, weight_decay=0.0)
+    # "An additional cycle of 5 + 100 epochs in step 2 with the max learning rate decreased to 0.00025" (sec. 6.1).
+    cycle2 = replace(step2, name="step2-cycle2", lr=2.5e-4)
+    return TrainConfig(
+        recipe="imagenet",
+        network=preset("imagenet"),
+        # "Random resized crops to 3 x 224 x 224, random horizontal flip and 0 mean unit variance normalization" (sec. 5.1).
+        data=DataConfig(crop=0.875, augment=Augment(flip=True), workers=8),
+        steps=(step1, step2, cycle2),
+        batch=128,  # "batch size 128 (4 GPUs, 32 images per GPU)" (sec. 5.1)
+        part=32,  # Reading: so batch norm saw 32 images
+    )
+
+
+def imagenet_p2() -> TrainConfig:
+    """The same with two parallel branches, P = 2: 71.24 % after the same two steps and second cycle (sec. 6.1, the paper's figure)."""
+    return replace(imagenet(), recipe="imagenet-p2", network=preset("imagenet-p2"))
+
+
+def imagenette() -> TrainConfig:
+    """Ten classes of photos at 128 x 128 on two CPU cores: the paper's two steps with a short schedule."""
+    step1 = Step(name="step1", warmup=1, epochs=9, lr=3e-3)
+    step2 = replace(step1, name="step2", weights="binary", warmup=1, epochs=29, weight_decay=0.0)
+    return TrainConfig(
+        recipe="imagenette",
+        network=preset("imagenette"),
+        data=DataConfig(stored=1.25, crop=0.875, augment=Augment(scale=(0.25, 1.0))),
+        steps=(step1, step2),
+        batch=64,
+        part=0,
+    )
+
+
+def cifar10() -> TrainConfig:
+    """CIFAR-10 on two CPU cores: the paper's two steps with a short schedule."""
+    step1 = Step(name="step1", warmup=1, epochs=9, lr=6e-3)
+    step2 = replace(step1, name="step2", weights="binary", warmup=1, epochs=29, weight_decay=0.0)
+    return TrainConfig(
+        recipe="cifar10",
+        network=preset("cifar10"),
+        data=DataConfig(crop=1.0, augment=Augment(scale=(1.0, 1.0), ratio=(1.0, 1.0), shift=4 / 32)),
+        steps=(step1, step2),
+        batch=128,
+        part=0,
+    )
+
+
+def digits() -> TrainConfig:
+    """The embedded 8 x 8 digits: a first run that needs no download."""
+    step1 = Step(name="step1", warmup=1, epochs=5, lr=2e-2)
+    step2 = replace(step1, name="step2", weights="binary", epochs=15, weight_decay=0.0)
+    return TrainConfig(
+        recipe="digits",
+        network=preset("digits"),
+        data=DataConfig(
+            source="digits",
+            crop=1.0,
+            augment=Augment(scale=(0.9, 1.0), ratio=(0.9, 1.1), shift=0.03, flip=False),  # a flipped digit is another sign
+        ),
+        steps=(step1, step2),
+        batch=32,
+        part=0,
+        threads=1,
+    )
+
+
+RECIPES: dict[str, Callable[[], TrainConfig]] = {
+    "imagenet": imagenet,
+    "imagenet-p2": imagenet_p2,
+    "imagenette": imagenette,
+    "cifar10": cifar10,
+    "digits": digits,
+}
+
+
+def recipe(name: str) -> TrainConfig:
+    """A named run; an unknown name suggests the nearest."""
+    if name not in RECIPES:
+        raise UserError(f"unknown recipe {name!r}; {nearest(name, RECIPES)}")
+    return RECIPES[name]()

@@ -1,0 +1,103 @@
+"""A run as data: network, data, and the steps of the training (sec. 5), in frozen dataclasses. No torch.
+
+Step 1 and step 2 of the paper are two `Step`s of one `TrainConfig`; a second cycle of step 2 is a third. Everything a run
+depends on is here, so the run folder that keeps this config can repeat the run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bcnn.config import NetworkConfig
+from bcnn.data.config import DataConfig
+from bcnn.errors import UserError
+
+# What a step does to latent weights before a convolution uses them, see binarize.WEIGHTS.
+Weights = Literal["real", "binary", "scaled", "tanh"]
+FINAL = ("binary", "scaled")  # what a network can be deployed from
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the training. The defaults are the paper's step 1 (sec. 5.1), its teacher apart."""
+
+    name: str = "step1"
+    weights: Weights = "real"
+    warmup: int = 5  # epochs of linear warm-up from lr_first * lr to lr
+    epochs: int = 20  # epochs of half-wave cosine decay after it, to lr_last * lr
+    lr: float = 5e-4
+    lr_first: float = 0.01
+    lr_last: float = 0.001
+    weight_decay: float = 1e-5  # L2, on convolution weights only
+    teacher: str = "none"  # none, step1, torchvision:NAME, timm:NAME, a checkpoint of ours, an exported program .pt2
+    matching: float = 0.0  # weight of feature-map matching with the teacher (sec. 5.3, last paragraph)
+    toward_signs: float = 0.0  # L2 that pulls binary convolutions' latent weights to -1 or +1 (sec. 7)
+    clip: bool = False  # keep latent weights in [-1, 1]; the paper does not (sec. 5.2)
+    temperature: tuple[float, float] = (1.0, 20.0)  # of weights = "tanh": from, to, growing geometrically
+
+    def __post_init__(self) -> None:
+        where = f"step {self.name!r}"
+        if not self.name or not self.name.replace("-", "").replace("_", "").isalnum():
+            raise UserError(f"{where}: a step's name is letters, digits, - and _, since it names files")
+        if self.warmup < 0 or self.epochs < 0 or self.warmup + self.epochs < 1:
+            raise UserError(f"{where}: warmup and epochs must be 0 or more, and at least 1 together")
+        for name in ("lr", "lr_first", "lr_last"):
+            if getattr(self, name) <= 0:
+                raise UserError(f"{where}: {name} must be above 0, got {getattr(self, name)}")
+        for name in ("weight_decay", "matching", "toward_signs"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{where}: {name} must be 0 or more, got {getattr(self, name)}")
+        if self.matching and self.teacher == "none":
+            raise UserError(f"{where}: matching needs a teacher; set teacher=step1 or a checkpoint")
+        if not 0 < self.temperature[0] <= self.temperature[1]:
+            raise UserError(
+                f"{where}: temperature must be [from, to] with 0 < from <= to, got {list(self.temperature)}"
+            )
+
+    @property
+    def total_epochs(self) -> int:
+        return self.warmup + self.epochs
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A complete run."""
+
+    recipe: str
+    network: NetworkConfig
+    data: DataConfig
+    steps: tuple[Step, ...]
+    batch: int = 128  # images per update, over all processes
+    part: int = (
+        32  # images that batch norm sees at once: those of one of the paper's four GPUs; 0 means a process's share
+    )
+    seed: int = 0
+    init: str = ""  # a checkpoint whose weights start the first step
+    device: str = "auto"  # auto: a GPU if there is one
+    threads: int = (
+        0  # of torch on a CPU, 0: its own choice. Small maps gain nothing from several, and lose on a busy machine
+    )
+    meter_every: int = 20  # updates between two looks at the latent weights
+    save_seconds: float = 600.0  # between two checkpoints inside an epoch; every epoch ends with one
+    tensorboard: bool = True
+    notes: dict[str, str] = field(default_factory=dict)  # what a recipe wants to keep with the run
+
+    def __post_init__(self) -> None:
+        if not self.steps:
+            raise UserError("a run needs at least one step")
+        names = [step.name for step in self.steps]
+        if len(set(names)) != len(names):
+            raise UserError(f"two steps have the same name: {', '.join(names)}")
+        if (
+            self.batch < 1
+            or self.part < 0
+            or self.seed < 0
+            or self.threads < 0
+            or self.meter_every < 1
+            or self.save_seconds < 0
+        ):
+            raise UserError("batch and meter_every must be 1 or more; part, seed, threads and save_seconds 0 or more")
+        for index, step in enumerate(self.steps):
+            if step.teacher in names and step.teacher not in names[:index]:
+                raise UserError(f"step {step.name!r}: teacher {step.teacher!r} is not a step before it")

@@ -1,0 +1,297 @@
+"""The training loop (sec. 5): one loop for every step; what makes a step step 1 or step 2 is its config.
+
+A run is a function of its config and data: weights start from the seed, the order and crops of an epoch come from (seed,
+epoch), and a checkpoint holds everything else. So a run that was killed, however often, ends with the same bits as one that
+was not, on the same machine with the same number of processes and threads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bcnn import checkpoint
+from bcnn.data import Batch, Data
+from bcnn.errors import UserError
+from bcnn.network import Network
+from bcnn.train import adam, distributed, losses, meters, schedule, tensorboard
+from bcnn.train.config import Step, TrainConfig
+from bcnn.train.evaluate import Scores, evaluate
+from bcnn.train.interrupt import Interrupt, Stopped
+from bcnn.train.run import RunFolder, provenance
+from bcnn.train.targets import Targets, find_targets
+from bcnn.train.terminal import Terminal
+from bcnn.train.transfer import latents, transfer
+
+METER_IMAGES = 64  # evaluation images that the activity meters look at
+
+
+@dataclass
+class Progress:
+    """Where a run is: the next thing it does is batch `batch` of epoch `epoch` of step `step`."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    updates: int = 0  # over all steps
+    epochs_done: int = 0  # over all steps
+    loss_sum: float = 0.0  # of the epoch so far
+    hits: int = 0
+    seen: int = 0
+    flips: list[float] = field(default_factory=list)
+    best: float = -1.0  # accuracy in this step
+    accuracies: dict[str, float] = field(default_factory=dict)  # at the end of each step
+    seconds: float = 0.0
+    finished: bool = False
+
+
+class Trainer:
+    """What all steps share: config, data, folder, progress."""
+
+    def __init__(
+        self, config: TrainConfig, data: Data, folder: RunFolder, device: str, interrupt: Interrupt, terminal: Terminal
+    ) -> None:
+        self.config, self.data, self.folder, self.device = config, data, folder, device
+        self.interrupt, self.terminal = interrupt, terminal
+        self.rank, self.world = distributed.rank_world()
+        self.batch = min(config.batch, len(data.train))
+        self.part = config.part or self.batch // self.world
+        self.check_shares()
+        self.batches = len(data.train) // self.batch
+        self.progress = Progress()
+        self.saved_at = time.monotonic()
+        self.tensorboard: Callable[[dict[str, Any]], None] = lambda record: None
+
+    def check_shares(self) -> None:
+        share = self.batch // self.world
+        if self.batch < self.config.batch:
+            self.terminal.say(f"batch of {self.config.batch} lowered to the {self.batch} training images", "yellow")
+            self.part = min(self.part, share)
+        if self.batch % self.world or share % self.part:
+            raise UserError(
+                f"a batch of {self.batch} in parts of {self.part} cannot be shared by {self.world} processes; "
+                f"set batch to a multiple of part * processes, or part=0"
+            )
+
+    # --- the walk through the steps ---------------------------------------------------------------------------------
+
+    def run(self, resumed: checkpoint.Checkpoint | None) -> None:
+        state, optimizer_state = self.start(resumed)
+        while self.progress.step < len(self.config.steps):
+            step = self.config.steps[self.progress.step]
+            network = Network(self.config.network, step.weights).to(self.device)
+            previous = self.config.steps[self.progress.step - 1].name if self.progress.step else self.config.init
+            report = transfer(state, network, previous or "the initial weights")
+            self.terminal.start_step(step.name, describe(step))
+            if not optimizer_state and previous:
+                self.terminal.say(str(report), "dim")
+            optimizer = adam.adam(network, step)
+            if optimizer_state:
+                adam.load_state(optimizer, network, optimizer_state)
+            self.train_step(step, network, optimizer)
+            state, optimizer_state = network.state_dict(), {}
+            self.finish_step(step, network)
+
+    def start(self, resumed: checkpoint.Checkpoint | None) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        if resumed is not None:
+            self.progress = Progress(**resumed.progress)
+            self.open_tensorboard()
+            return resumed.state, resumed.optimizer
+        self.open_tensorboard()
+        torch.manual_seed(self.config.seed)
+        network = Network(self.config.network)
+        if self.config.init:
+            source = checkpoint.read(self.config.init)
+            self.terminal.say(str(transfer(source.state, network, self.config.init)), "dim")
+        return network.state_dict(), {}
+
+    def train_step(self, step: Step, network: Network, optimizer: torch.optim.Optimizer) -> None:
+        model = distributed.wrap(network)
+        targets = find_targets(step, self.config, self.data, self.folder, self.device, self.terminal)
+        progress = self.progress
+        while progress.epoch < step.total_epochs:
+            began, already = time.monotonic(), progress.seen
+            for batch in self.data.train_batches(
+                progress.epochs_done, self.batch, self.config.seed, self.rank, self.world, progress.batch, self.device
+            ):
+                t = progress.epoch + progress.batch / self.batches
+                self.update(step, t, model, network, optimizer, targets, batch)
+                self.terminal.advance(f"{step.name} epoch {progress.epoch + 1}/{step.total_epochs}")
+                if distributed.any_process(self.interrupt.asked(progress.updates), self.device):
+                    self.save(network, optimizer)
+                    raise Stopped(self.interrupt.received)
+                if time.monotonic() - self.saved_at >= self.config.save_seconds:
+                    self.save(network, optimizer)
+            seconds = time.monotonic() - began
+            progress.seconds += seconds
+            self.end_epoch(step, network, optimizer, (progress.seen - already) / max(seconds, 1e-9))
+        distributed.wait_for_all()
+
+    def update(
+        self,
+        step: Step,
+        t: float,
+        model: nn.Module,
+        network: Network,
+        optimizer: torch.optim.Optimizer,
+        targets: Targets,
+        batch: Batch,
+    ) -> None:
+        """One update of the weights: the batch in parts, Adam, and the meters every few updates."""
+        progress = self.progress
+        lr = schedule.learning_rate(step, t)
+        for group in optimizer.param_groups:
+            group["lr"] = lr
+        if step.weights == "tanh":
+            network.set_temperature(schedule.temperature(step, t))
+        weights = latents(network)
+        metered = progress.batch % self.config.meter_every == 0
+        before = meters.signs(weights) if metered else []
+
+        optimizer.zero_grad(set_to_none=True)
+        parts = len(batch.y) // self.part
+        sums = torch.zeros(2, dtype=torch.float64, device=self.device)  # loss, hits
+        for i in range(parts):
+            here = slice(i * self.part, (i + 1) * self.part)
+            with (
+                distributed.gradients_stay_local(model, i + 1 < parts),
+                losses.Taps(network if step.matching else None) as taps,
+            ):
+                x, y = batch.x[here], batch.y[here]
+                logits = model(x)
+                loss = targets.loss(logits, taps.maps, x, y, batch.index[here], progress.epochs_done)
+                (loss / parts).backward()  # type: ignore[no-untyped-call]
+            sums += torch.stack([loss.detach() / parts, (logits.detach().argmax(1) == y).sum()]).double()
+        if step.toward_signs:
+            losses.pull_toward_signs(weights, step.toward_signs)
+        optimizer.step()
+        if step.clip:
+            with torch.no_grad():
+                for weight in weights:
+                    weight.clamp_(-1, 1)
+        distributed.average_statistics(network)
+
+        if self.world > 1:
+            distributed.sum_(sums)
+            sums[0] /= self.world
+        value = float(sums[0])
+        if not value < float("inf"):
+            raise UserError(
+                f"the loss is {value} in step {step.name!r}, update {progress.updates}: lower its lr ({step.lr})"
+            )
+        progress.loss_sum += value
+        progress.hits += int(sums[1])
+        progress.seen += self.batch
+        progress.batch += 1
+        progress.updates += 1
+        if metered:
+            progress.flips.append(meters.flipped(before, weights))
+            self.log({"kind": "update", "updates": progress.updates, "step": step.name, "lr": lr, "loss": value,
+                      "flips": progress.flips[-1]})  # fmt: skip
+
+    # --- what happens between the updates ---------------------------------------------------------------------------
+
+    def end_epoch(self, step: Step, network: Network, optimizer: torch.optim.Optimizer, speed: float) -> None:
+        progress = self.progress
+        scores = evaluate(network, self.data, device=self.device)
+        progress.epoch += 1
+        progress.epochs_done += 1
+        record = self.record(step, network, scores, speed)
+        progress.batch = progress.hits = progress.seen = 0
+        progress.loss_sum, progress.flips = 0.0, []
+        self.log(record)
+        self.terminal.row(record)
+        if scores.top1 > progress.best:
+            progress.best = scores.top1
+            self.save_network(self.folder.best, network)
+        if progress.epoch == step.total_epochs:
+            progress.accuracies[step.name] = scores.top1
+        self.save(network, optimizer)
+
+    def record(self, step: Step, network: Network, scores: Scores, speed: float) -> dict[str, Any]:
+        progress = self.progress
+        some = next(self.data.val_batches(METER_IMAGES, device=self.device)).x
+        activity = meters.activity(network, some)
+        return {
+            "kind": "epoch",
+            "step": step.name,
+            "epoch": progress.epoch,
+            "epochs": step.total_epochs,
+            "epochs_done": progress.epochs_done,
+            "updates": progress.updates,
+            "lr": schedule.learning_rate(step, progress.epoch),
+            "loss": progress.loss_sum / self.batches,
+            "train_accuracy": progress.hits / max(1, progress.seen),
+            "val_loss": scores.loss,
+            "accuracy": scores.top1,
+            "top5": scores.top5,
+            "flips": sum(progress.flips) / max(1, len(progress.flips)),
+            "outside": meters.outside(latents(network)),
+            "balance": activity.balance,
+            "surviving": activity.surviving,
+            "images_per_second": speed,
+            "seconds": progress.seconds,
+        }
+
+    def finish_step(self, step: Step, network: Network) -> None:
+        """The step's network gets a file of its own; then the next step begins, with Adam's state and the best forgotten."""
+        progress = self.progress
+        self.save_network(self.folder.step(step.name), network)
+        progress.step, progress.epoch, progress.best = progress.step + 1, 0, -1.0
+        progress.finished = progress.step == len(self.config.steps)
+        if progress.finished:
+            self.save(network, None, must=True)
+        self.terminal.say(f"{step.name}: {progress.accuracies[step.name]:.2%} top-1 after its last epoch")
+
+    # --- checkpoints ------------------------------------------------------------------------------------------------
+
+    def log(self, record: dict[str, Any]) -> None:
+        if self.rank == 0:
+            self.folder.log(record)
+            self.tensorboard(record)
+
+    def open_tensorboard(self) -> None:
+        if self.rank == 0 and self.config.tensorboard and not self.progress.finished:
+            self.tensorboard = tensorboard.writer(self.folder.path / "tensorboard", self.progress.updates)
+
+    def contents(self, network: Network) -> checkpoint.Checkpoint:
+        data = self.data
+        meta = checkpoint.Meta(
+            data.mean, data.std, data.classes, data.config.crop, provenance(self.config, self.progress.accuracies)
+        )
+        return checkpoint.Checkpoint(network.config, network.weights, network.state_dict(), meta)
+
+    def save_network(self, path: Any, network: Network) -> None:
+        """A network without what is needed to go on: for use, and as teacher."""
+        if self.rank == 0:
+            checkpoint.save(path, self.contents(network))
+
+    def save(self, network: Network, optimizer: torch.optim.Optimizer | None, must: bool = False) -> None:
+        """last.safetensors. A full disk does not end the run: the checkpoint before stays, and the next may fit again."""
+        if self.rank != 0:
+            return
+        contents = dataclasses.replace(
+            self.contents(network),
+            progress=dataclasses.asdict(self.progress),
+            optimizer=adam.state_by_name(optimizer, network) if optimizer else {},
+        )
+        try:
+            checkpoint.save(self.folder.last, contents)
+        except OSError as error:
+            sentence = f"cannot write {self.folder.last}: {error.strerror}; the checkpoint before it is kept"
+            if must:
+                raise UserError(f"{sentence}; make room, then: {self.folder.resume_command()}") from None
+            self.terminal.say(sentence, "bold red")
+        self.saved_at = time.monotonic()
+
+
+def describe(step: Step) -> str:
+    loss = f"teacher {step.teacher}" if step.teacher != "none" else "labels"
+    decay = f"weight decay {step.weight_decay:g}" if step.weight_decay else "no weight decay"
+    return f"binary activations, {step.weights} weights, {step.warmup} + {step.epochs} epochs, lr {step.lr:g}, {decay}, {loss}"

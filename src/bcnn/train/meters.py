@@ -1,0 +1,71 @@
+"""What binary training must watch besides loss and accuracy.
+
+- flips: share of the binary weights that changed sign in an update. High: the rate is too high; zero: nothing is learned any more.
+- outside: share of the latent weights outside [-1, 1]. They get no gradient (Eq. 3) and are stuck.
+- balance: share of +1 among a branch's binarized activations. Near 0 or 1 a channel tells nothing.
+- surviving: share of the activations with |x + b| < 1, through which any gradient survives the surrogate (Eq. 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bcnn import layers
+from bcnn.network import Network
+
+
+def signs(weights: Sequence[Tensor]) -> list[Tensor]:
+    return [weight.detach() >= 0 for weight in weights]
+
+
+def flipped(before: Sequence[Tensor], weights: Sequence[Tensor]) -> float:
+    """Share of the signs that differ from `before`, which `signs` made."""
+    changed = sum(int((old != (new.detach() >= 0)).sum()) for old, new in zip(before, weights, strict=True))
+    return changed / max(1, sum(old.numel() for old in before))
+
+
+def outside(weights: Sequence[Tensor]) -> float:
+    count = sum(int((weight.detach().abs() > 1).sum()) for weight in weights)
+    return count / max(1, sum(weight.numel() for weight in weights))
+
+
+@dataclass
+class Activity:
+    """Balance and surviving share of every branch, by module name."""
+
+    balance: dict[str, float] = field(default_factory=dict)
+    surviving: dict[str, float] = field(default_factory=dict)
+
+
+@torch.no_grad()
+def activity(network: Network, x: Tensor) -> Activity:
+    """Look at every branch's input while `x` passes through the network in eval mode, which changes nothing in it."""
+    result = Activity()
+
+    def look(name: str) -> Any:
+        def hook(module: nn.Module, args: tuple[Tensor, ...]) -> None:
+            assert isinstance(module, layers.Branch)
+            summed = layers.shifted(args[0], *module.shift) + module.bias
+            result.balance[name] = float((summed >= 0).double().mean())
+            result.surviving[name] = float((summed.abs() < 1).double().mean())
+
+        return hook
+
+    handles = [
+        module.register_forward_pre_hook(look(name))
+        for name, module in network.named_modules()
+        if isinstance(module, layers.Branch)
+    ]
+    training = network.training
+    try:
+        network.eval()(x)
+    finally:
+        network.train(training)
+        for handle in handles:
+            handle.remove()
+    return result

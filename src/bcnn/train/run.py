@@ -1,0 +1,162 @@
+"""The folder a run leaves behind, and all that is in it:
+
+run.json        complete config, seed, versions, git commit, command, data; at the end, the accuracy after every step
+metrics.jsonl   one line per epoch, and one per `meter_every` updates
+*.safetensors   see `checkpoint`
+report.html     curves (loss, accuracy, learning rate, flips), written when the run ends; PNGs of them beside it
+tensorboard/    the same for TensorBoard, where that is installed
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+
+import bcnn
+from bcnn.checkpoint import write_atomic
+from bcnn.errors import UserError
+from bcnn.train import settings
+from bcnn.train.config import TrainConfig
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    path: Path
+
+    @property
+    def info(self) -> Path:
+        return self.path / "run.json"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def last(self) -> Path:
+        return self.path / "last.safetensors"
+
+    @property
+    def best(self) -> Path:
+        return self.path / "best.safetensors"
+
+    def step(self, name: str) -> Path:
+        return self.path / f"{name}.safetensors"
+
+    def resume_command(self) -> str:
+        return f"bcnn train --resume --out {shlex.quote(str(self.path))}"
+
+    # --- run.json ---------------------------------------------------------------------------------------------------
+
+    def create(self, config: TrainConfig) -> None:
+        """A new folder with its run.json; one that holds a run already is left alone."""
+        if self.info.exists():
+            raise UserError(
+                f"{self.path} holds a run already; continue it with: {self.resume_command()}, or name another --out"
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.write_info({"config": settings.to_dict(config), "seed": config.seed, **circumstances()})
+
+    def read_info(self) -> dict[str, Any]:
+        if not self.info.is_file():
+            raise UserError(f"nothing to resume in {self.path}: it has no run.json")
+        try:
+            info: dict[str, Any] = json.loads(self.info.read_text(encoding="utf-8"))
+            return info
+        except ValueError as error:
+            raise UserError(f"{self.info} is damaged: {error}") from None
+
+    def write_info(self, info: dict[str, Any]) -> None:
+        write_atomic(self.info, (json.dumps(info, indent=2) + "\n").encode())
+
+    def config(self) -> TrainConfig:
+        info = self.read_info()
+        if "config" not in info:
+            raise UserError(f"{self.info} has no config")
+        return settings.from_dict(info["config"])
+
+    # --- metrics.jsonl ----------------------------------------------------------------------------------------------
+
+    def log(self, record: dict[str, Any]) -> None:
+        with self.metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def read_metrics(self, kind: str = "") -> list[dict[str, Any]]:
+        """The records of a kind ("epoch", "update"). A last line cut short by a kill is no record."""
+        records = []
+        for line in self.metrics.read_text(encoding="utf-8").splitlines() if self.metrics.exists() else []:
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if not kind or record["kind"] == kind:
+                records.append(record)
+        return records
+
+    def rewind_metrics(self, updates: int, epochs: int) -> None:
+        """Forget what was logged after the checkpoint that the run resumes from: it will happen again."""
+        kept = [
+            record
+            for record in self.read_metrics()
+            if (record["updates"] <= updates if record["kind"] == "update" else record["epochs_done"] <= epochs)
+        ]
+        write_atomic(self.metrics, "".join(json.dumps(record) + "\n" for record in kept).encode())
+
+
+def circumstances() -> dict[str, Any]:
+    """Versions, machine, commit, command, time: what one asks about a run a year later."""
+    return {
+        "command": shlex.join(["bcnn", *sys.argv[1:]]) if "bcnn" in Path(sys.argv[0]).name else shlex.join(sys.argv),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "versions": versions(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
+        "commit": git_commit(),
+    }
+
+
+def versions() -> dict[str, str]:
+    return {
+        "bcnn": bcnn.__version__,
+        "torch": str(torch.__version__),
+        "numpy": numpy.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def git_commit() -> str:
+    """The commit of the package's own source, with a + if it was changed since; empty for an installed package."""
+    here = Path(__file__).parent
+    try:
+        commit = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=True
+        ).stdout
+        changed = subprocess.run(
+            ["git", "status", "--porcelain", "--untracked-files=no", "."], cwd=here, capture_output=True, text=True
+        ).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return commit.strip() + ("+" if changed.strip() else "")
+
+
+def provenance(config: TrainConfig, accuracies: dict[str, float]) -> dict[str, Any]:
+    """What a trained network says about where it comes from. The data's place on this machine is nobody's business."""
+    plain = settings.to_dict(config)
+    plain["data"]["source"] = Path(config.data.source).name
+    return {
+        "recipe": config.recipe,
+        "seed": config.seed,
+        "config": plain,
+        "accuracy": accuracies,
+        "versions": versions(),
+        "commit": git_commit(),
+    }

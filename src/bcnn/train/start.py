@@ -1,0 +1,96 @@
+"""`TrainConfig` -> a finished run: open the data, join the processes, train or resume, report."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bcnn import checkpoint
+from bcnn.data import Data, open_data
+from bcnn.errors import UserError
+from bcnn.train import distributed, settings
+from bcnn.train.config import FINAL, TrainConfig
+from bcnn.train.interrupt import Interrupt, Stopped
+from bcnn.train.loop import Progress, Trainer
+from bcnn.train.run import RunFolder
+from bcnn.train.terminal import Terminal
+
+
+def train(config: TrainConfig | None, out: str | Path, resume: bool = False, stop_after: int = 0) -> dict[str, Any]:
+    """Train into the folder `out`, or resume what is in it (then its own config counts). Returns the content of run.json."""
+    folder = RunFolder(Path(out))
+    if resume:
+        config = folder.config()
+    elif config is None:
+        raise UserError("nothing to train: no recipe and nothing to resume")
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    with distributed.processes(config.device) as device:
+        return _train(config, folder, resume, stop_after, device)
+
+
+def _train(config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int, device: str) -> dict[str, Any]:
+    rank, _ = distributed.rank_world()
+    data = open_data(config.data, config.network.image_size)
+    if config.network.classes != len(data.classes):
+        config = dataclasses.replace(config, network=config.network.replace(classes=len(data.classes)))
+    if not resume:
+        distributed.wait_for_all()  # nobody has made the folder yet
+        if rank == 0:
+            folder.create(config)
+    info = describe(folder, config, data) if rank == 0 else {}
+    last = checkpoint.read(folder.last) if resume and folder.last.exists() else None
+    if last is not None and rank == 0:
+        done = Progress(**last.progress)
+        folder.rewind_metrics(done.updates, done.epochs_done)
+    per_epoch = len(data.train) // min(config.batch, len(data.train))
+    total = sum(step.total_epochs for step in config.steps) * per_epoch
+    done_updates = int(last.progress["updates"]) if last else 0
+    with Interrupt(stop_after) as interrupt, Terminal(total, done_updates, quiet=rank != 0) as terminal:
+        if not resume or last is None:
+            for note in data.notes:
+                terminal.say(f"data: {note}", "yellow")
+        terminal.say(
+            f"{config.recipe}: {len(data.train):,} training and {len(data.val):,} evaluation images, "
+            f"{len(data.classes)} classes, {config.network.name} at {data.size[0]} x {data.size[1]}, into {folder.path}"
+        )
+        trainer = Trainer(config, data, folder, device, interrupt, terminal)
+        try:
+            trainer.run(last)
+        except Stopped:
+            terminal.say(
+                f"stopped after update {trainer.progress.updates}, saved; continue with: {folder.resume_command()}"
+            )
+            raise
+        if data.unreadable:
+            terminal.say(data.unreadable.summary(), "yellow")
+        if rank == 0:
+            info |= {"accuracy": trainer.progress.accuracies, "train_seconds": round(trainer.progress.seconds, 1)}
+            info["unreadable_images"] = sorted(data.unreadable.sentences)
+            folder.write_info(info)
+            if config.steps[-1].weights not in FINAL:
+                terminal.say("the last step leaves real weights: nothing here can be packed to bits yet", "yellow")
+    if rank == 0:
+        from bcnn.train import report  # it draws, and nothing before this needs matplotlib
+
+        report.write(folder)
+    return info
+
+
+def describe(folder: RunFolder, config: TrainConfig, data: Data) -> dict[str, Any]:
+    info = folder.read_info()
+    info["config"] = settings.to_dict(config)
+    info["data"] = {
+        "train": len(data.train),
+        "val": len(data.val),
+        "classes": list(data.classes),
+        "mean": list(data.mean),
+        "std": list(data.std),
+        "notes": list(data.notes),
+        "in_memory": data.train.pixels is not None,
+    }
+    folder.write_info(info)
+    return info

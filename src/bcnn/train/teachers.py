@@ -1,0 +1,152 @@
+"""Where the distributional loss gets its targets: a teacher by name -> output probabilities for a batch of ours.
+
+    torchvision:NAME, timm:NAME   a pretrained ImageNet network, where that package is installed (the paper: resnet34)
+    PATH.pt2                      an exported torch program, N,3,H,W -> logits
+    PATH, or an earlier step      a checkpoint of ours, or a run folder
+
+A teacher gets the student's own crop, resized to the size it was made for and normalised the way it was trained.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bcnn import checkpoint
+from bcnn.data import Data
+from bcnn.errors import UserError
+from bcnn.network import Network
+from bcnn.train.losses import Taps
+
+Floats3 = tuple[float, float, float]
+IMAGENET: tuple[Floats3, Floats3] = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # what pretrained networks expect
+
+
+@dataclass(frozen=True, eq=False)
+class Teacher:
+    name: str
+    module: nn.Module
+    scale: Tensor  # from the student's normalisation to the teacher's: x * scale + offset
+    offset: Tensor
+    size: tuple[int, int] | None = None  # None: takes any
+
+    @torch.no_grad()
+    def __call__(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Probabilities N,classes of normalised images, and the maps after each level if it is a network of ours."""
+        x = x * self.scale + self.offset
+        if self.size and x.shape[2:] != self.size:
+            x = F.interpolate(x, self.size, mode="bilinear", align_corners=False, antialias=True)
+        if isinstance(self.module, Network):
+            with Taps(self.module) as taps:
+                return self.module(x).softmax(1), taps.maps
+        return self.module(x).softmax(1), []
+
+
+def load(name: str, data: Data, device: str = "cpu") -> Teacher:
+    """The teacher called `name`, checked against the data's classes."""
+    mean, std = IMAGENET
+    size: tuple[int, int] | None = None
+    labels: tuple[str, ...] = ()
+    if name.startswith(("torchvision:", "timm:")):
+        module = _pretrained(*name.split(":", 1))
+    elif name.endswith(".pt2"):
+        module, size = _exported(Path(name))
+    else:
+        network, meta = checkpoint.load(name)
+        module, mean, std, labels, size = network, meta.mean, meta.std, meta.labels, network.config.image_size
+    own_std = torch.tensor(data.std).reshape(1, 3, 1, 1)
+    own_mean = torch.tensor(data.mean).reshape(1, 3, 1, 1)
+    to_std, to_mean = torch.tensor(std).reshape(1, 3, 1, 1), torch.tensor(mean).reshape(1, 3, 1, 1)
+    module.requires_grad_(False)
+    teacher = Teacher(
+        name, module.to(device), (own_std / to_std).to(device), ((own_mean - to_mean) / to_std).to(device), size
+    )
+    if labels and labels != data.classes:
+        raise UserError(
+            f"teacher {name} knows other classes than the data: {labels[:3]} ... and {data.classes[:3]} ..."
+        )
+    classes = teacher(torch.zeros(1, 3, *data.size, device=device))[0].shape[1]
+    if classes != len(data.classes):
+        raise UserError(f"teacher {name} has {classes} classes, the data {len(data.classes)}; choose another or none")
+    return teacher
+
+
+def _pretrained(package: str, model: str) -> nn.Module:
+    try:
+        library: Any = importlib.import_module("torchvision.models" if package == "torchvision" else package)
+    except (ImportError, RuntimeError) as error:  # beside another build of torch, torchvision raises RuntimeError
+        raise UserError(
+            f"teacher {package}:{model} needs {package}, which cannot be imported here ({error}); "
+            f"install it, or train on labels with --set steps.*.teacher=none"
+        ) from None
+    try:
+        if package == "torchvision":
+            return library.get_model(model, weights="DEFAULT").eval()  # type: ignore[no-any-return]
+        return library.create_model(model, pretrained=True).eval()  # type: ignore[no-any-return]
+    except (ValueError, RuntimeError, OSError) as error:
+        raise UserError(f"{package} has no pretrained {model!r}: {error}") from None
+
+
+def _exported(path: Path) -> tuple[nn.Module, tuple[int, int]]:
+    if not path.is_file():
+        raise UserError(f"no exported teacher at {path}")
+    try:
+        program = torch.export.load(path)
+        (example,), _ = program.example_inputs
+        return program.module(), (int(example.shape[2]), int(example.shape[3]))
+    except Exception as error:  # torch.export raises whatever its archive reader met
+        raise UserError(f"{path} is not an exported torch program of one image batch: {error}") from None
+
+
+# --- stored outputs -------------------------------------------------------------------------------------------------
+
+
+class Stored:
+    """A teacher's probabilities for every training image in each of its K fixed variants, computed once, kept on disk.
+
+    Needs `data.augment.fixed` = K. They are all computed before the step begins, in one order, so that a resumed run reads
+    the same numbers. K,N,classes float32 in a .npy file, mapped, not loaded.
+    """
+
+    def __init__(self, file: Path, variants: int) -> None:
+        self.variants = variants
+        self.table: NDArray[np.float32] = np.load(file, mmap_mode="r")
+
+    def __call__(self, epoch: int, index: NDArray[np.int64], device: str) -> Tensor:
+        return torch.from_numpy(self.table[epoch % self.variants][index]).to(device)
+
+
+def stored_name(teacher: str, data: Data, seed: int) -> str:
+    """A file name that changes with everything the outputs depend on."""
+    digest = hashlib.sha256(repr((teacher, data.config.augment, data.size, data.mean, data.std, seed)).encode())
+    digest.update(np.ascontiguousarray(data.train.labels).tobytes())
+    if Path(teacher).exists():
+        digest.update(
+            checkpoint.find(teacher).read_bytes() if not teacher.endswith(".pt2") else Path(teacher).read_bytes()
+        )
+    return f"teacher-{digest.hexdigest()[:16]}.npy"
+
+
+def store(file: Path, teacher: Teacher, data: Data, seed: int, batch: int, device: str) -> Iterator[int]:
+    """Compute and write the table; yields the number of images done, for a progress bar."""
+    variants, count = data.config.augment.fixed, len(data.train)
+    temporary = file.with_name(f".{file.name}.tmp")
+    table = np.lib.format.open_memmap(
+        temporary, mode="w+", dtype=np.float32, shape=(variants, count, len(data.classes))
+    )
+    for variant in range(variants):
+        for part in data.fixed_batches(variant, batch, seed, device):
+            table[variant, part.index] = teacher(part.x)[0].cpu().numpy()
+            yield len(part.index)
+    table.flush()
+    temporary.replace(file)

@@ -1,0 +1,80 @@
+"""What a person sees of a run: one bar with the time left over a table with a row per epoch. On stderr; only from one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+# (title, width, format) of each column, and the key of the epoch's record it shows.
+COLUMNS = [
+    ("epoch", 7, "{}", "epoch"),
+    ("lr", 9, "{:.2e}", "lr"),
+    ("loss", 8, "{:.4f}", "loss"),
+    ("train", 7, "{:.1%}", "train_accuracy"),
+    ("top-1", 7, "{:.2%}", "accuracy"),
+    ("flips", 8, "{:.3%}", "flips"),
+    ("outside", 8, "{:.1%}", "outside"),
+    ("balance", 10, "{}", "balance_range"),
+    ("surviving", 10, "{:.0%}", "surviving_mean"),
+    ("img/s", 7, "{:.0f}", "images_per_second"),
+]
+
+
+class Terminal:
+    """`quiet` shows nothing: for all processes but the first."""
+
+    def __init__(self, total: int, done: int, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self.console = Console(stderr=True, quiet=quiet, highlight=False)
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(elapsed_when_finished=False),
+            console=self.console,
+            transient=True,
+            disable=quiet or not self.console.is_terminal,
+        )
+        self.task = self.bar.add_task("train", total=total, completed=done)
+
+    def __enter__(self) -> Terminal:
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    def say(self, text: str, style: str = "") -> None:
+        self.console.print(text, style=style or None, soft_wrap=True)
+
+    def start_step(self, name: str, sentence: str) -> None:
+        self.say(f"\n[bold]{name}[/bold]: {sentence}")
+        self.say("".join(f"{title:>{width}}" for title, width, _, _ in COLUMNS), style="dim")
+
+    def advance(self, what: str) -> None:
+        self.bar.update(self.task, advance=1, description=what)
+
+    @contextmanager
+    def side_task(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
+        """A second bar below the first while something else goes on; yields the function that moves it."""
+        task = self.bar.add_task(what, total=total)
+        yield lambda count: self.bar.update(task, advance=count)
+        self.bar.remove_task(task)
+
+    def row(self, record: dict[str, Any]) -> None:
+        cells = {
+            **record,
+            "epoch": f"{record['epoch']}/{record['epochs']}",
+            "balance_range": f"{min(record['balance'].values()):.2f}-{max(record['balance'].values()):.2f}",
+            "surviving_mean": sum(record["surviving"].values()) / len(record["surviving"]),
+        }
+        self.say("".join(f"{form.format(cells[key]):>{width}}" for _, width, form, key in COLUMNS))

@@ -1,0 +1,62 @@
+"""Weights of one step -> the network of the next (sec. 5.2), strictly: every tensor must find its place, or it is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bcnn import layers
+from bcnn.errors import UserError
+from bcnn.network import Network
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a transfer moved."""
+
+    source: str
+    tensors: int
+    values: int
+    binary_weights: int
+    plus: int  # of them, latent weights that binarize to +1
+    outside: int  # of them, latent weights outside [-1, 1], which get no gradient in step 2 (Eq. 3)
+
+    def __str__(self) -> str:
+        total = max(1, self.binary_weights)
+        return (
+            f"transferred from {self.source}: {self.tensors} tensors, {self.values:,} values, none left over; "
+            f"{self.binary_weights:,} binary weights, {self.plus / total:.1%} of them +1, "
+            f"{self.outside / total:.1%} of the latents outside [-1, 1]"
+        )
+
+
+def latents(network: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """The latent real weights of every binary convolution."""
+    return [module.weight for module in network.modules() if isinstance(module, layers.Branch)]
+
+
+def transfer(state: Mapping[str, Tensor], network: Network, source: str) -> Report:
+    """Copy `state` into the network. A missing, unknown or differently shaped tensor is a `UserError`, never a silent drop."""
+    own = network.state_dict()
+    if missing := sorted(own.keys() - state.keys()):
+        raise UserError(f"{source} lacks {len(missing)} tensors of this network, the first is {missing[0]!r}")
+    if unknown := sorted(state.keys() - own.keys()):
+        raise UserError(f"{source} has {len(unknown)} tensors this network has not, the first is {unknown[0]!r}")
+    for name, tensor in own.items():
+        if state[name].shape != tensor.shape:
+            raise UserError(f"{source}: {name} is {tuple(state[name].shape)}, this network's is {tuple(tensor.shape)}")
+        if state[name].dtype != tensor.dtype:
+            raise UserError(f"{source}: {name} is {state[name].dtype}, this network's is {tensor.dtype}")
+    network.load_state_dict(dict(state), strict=True)
+    moved = [weight.detach() for weight in latents(network)]
+    return Report(
+        source,
+        len(own),
+        sum(t.numel() for t in own.values()),
+        sum(w.numel() for w in moved),
+        sum(int((w >= 0).sum()) for w in moved),
+        sum(int((w.abs() > 1).sum()) for w in moved),
+    )

@@ -1,0 +1,124 @@
+import errno
+import json
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+import safetensors.torch
+import tiny
+import torch
+
+from bcnn import checkpoint
+from bcnn.checkpoint import Checkpoint, Meta
+from bcnn.errors import UserError
+from bcnn.network import Network
+
+META = Meta((0.1, 0.2, 0.3), (0.5, 0.6, 0.7), tuple("0123456789"), 0.875, {"recipe": "tiny"})
+
+
+def made(weights="binary"):
+    torch.manual_seed(0)
+    network = Network(tiny.NETWORK, weights)
+    for _ in range(3):
+        network(torch.randn(16, 3, 8, 8))  # so that batch norm has statistics
+    return network
+
+
+def test_checkpoint_comes_back_equal(tmp_path):
+    network = made()
+    path = tmp_path / "a.safetensors"
+    state = {f"{n}/exp_avg": torch.randn(p.shape) for n, p in network.named_parameters()}
+    checkpoint.save(path, Checkpoint(tiny.NETWORK, "real", network.state_dict(), META, state, {"step": 1, "best": 0.1}))
+    back = checkpoint.read(path)
+    assert (back.network, back.weights, back.meta, back.progress) == (tiny.NETWORK, "real", META, {"step": 1, "best": 0.1})
+    assert back.state.keys() == network.state_dict().keys()
+    assert all(torch.equal(back.state[k], v) for k, v in network.state_dict().items())
+    assert all(torch.equal(back.optimizer[k], v) for k, v in state.items())
+
+
+def test_load_gives_the_network_in_eval_mode_and_its_meta(tmp_path):
+    network = made().eval()
+    checkpoint.save(tmp_path / "last.safetensors", Checkpoint(tiny.NETWORK, "binary", network.state_dict(), META))
+    x = torch.randn(4, 3, 8, 8)
+    for path in (tmp_path, tmp_path / "last.safetensors"):
+        loaded, meta = checkpoint.load(path)
+        assert meta == META
+        assert not loaded.training
+        assert torch.equal(loaded(x), network(x))
+    assert checkpoint.is_checkpoint(tmp_path / "last.safetensors")
+
+
+def test_scaled_weights_are_folded_into_batch_norm_by_load(tmp_path):
+    network = made("scaled").eval()
+    with torch.no_grad():
+        next(m for m in network.modules() if hasattr(m, "fold_scale") and hasattr(m, "norm")).weight[2] = 0  # scale 0
+    checkpoint.save(tmp_path / "a.safetensors", Checkpoint(tiny.NETWORK, "scaled", network.state_dict(), META))
+    loaded, _ = checkpoint.load(tmp_path / "a.safetensors")
+    assert loaded.weights == "binary"
+    signs = torch.randn(2, 8, 4, 4).sign()
+    for (name, old), new in zip(network.named_modules(), loaded.modules(), strict=True):
+        if type(old).__name__ == "Branch" and old.weight.shape[0] == 8:
+            # Module by module, since rounding flips signs further on; float32, two orders of operations.
+            torch.testing.assert_close(old(signs), new(signs), rtol=1e-4, atol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("cut", [0, 4, 100, -1])
+def test_damaged_file_is_one_sentence(tmp_path, cut):
+    path = tmp_path / "a.safetensors"
+    checkpoint.save(path, Checkpoint(tiny.NETWORK, "binary", made().state_dict(), META))
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(UserError, match="not a complete safetensors file"):
+        checkpoint.read(path)
+
+
+def test_other_files_are_told_apart(tmp_path):
+    path = tmp_path / "other.safetensors"
+    safetensors.torch.save_file({"x": torch.zeros(1)}, path)
+    assert not checkpoint.is_checkpoint(path)
+    assert not checkpoint.is_checkpoint(tmp_path / "nothing")
+    with pytest.raises(UserError, match="no checkpoint of this version"):
+        checkpoint.read(path)
+    with pytest.raises(UserError, match="no checkpoint at"):
+        checkpoint.read(tmp_path / "nothing")
+    with pytest.raises(UserError, match="not a run folder"):
+        checkpoint.read(tmp_path)
+
+
+def test_header_without_its_parts_is_one_sentence(tmp_path):
+    path = tmp_path / "a.safetensors"
+    safetensors.torch.save_file({"x": torch.zeros(1)}, path, {"format": checkpoint.FORMAT, "network": json.dumps({})})
+    with pytest.raises(UserError, match="damaged header"):
+        checkpoint.read(path)
+
+
+@pytest.mark.parametrize("failing", ["fsync", "replace"])
+def test_full_disk_keeps_the_checkpoint_before(tmp_path, monkeypatch, failing):
+    path = tmp_path / "a.safetensors"
+    checkpoint.write_atomic(path, b"before")
+
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint.os, failing, full)
+    with pytest.raises(OSError, match="No space left"):
+        checkpoint.write_atomic(path, b"after" * 1000)
+    monkeypatch.undo()
+    assert path.read_bytes() == b"before"
+    assert os.listdir(tmp_path) == ["a.safetensors"]
+
+
+def test_write_that_hits_a_real_file_size_limit_keeps_the_checkpoint_before(tmp_path):
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(b"before")
+    script = (
+        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"  # so that the write fails, not the process
+        "from bcnn.checkpoint import write_atomic; from pathlib import Path\n"
+        f"write_atomic(Path({str(path)!r}), bytes(1 << 20))"
+    )
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))  # noqa: E731
+    done = subprocess.run([sys.executable, "-c", script], preexec_fn=limit, capture_output=True, text=True)
+    assert "File too large" in done.stderr
+    assert path.read_bytes() == b"before"
+    assert os.listdir(tmp_path) == ["a.safetensors"]

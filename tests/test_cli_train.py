@@ -1,0 +1,114 @@
+import re
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from PIL import Image
+from typer.testing import CliRunner
+
+from bcnn.cli import train as verbs  # noqa: F401  (adds the verbs)
+from bcnn.cli.app import app
+from bcnn.errors import UserError
+from bcnn.train.start import train
+
+SMALL = ["--set", "network.levels=[{}]", "--set", "network.stem.replicate=2", "--set", "steps.*.epochs=1",
+         "--set", "batch=256", "--set", "tensorboard=false"]  # fmt: skip
+
+
+def bcnn(*arguments):
+    result = CliRunner().invoke(app, arguments)
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "digits"
+    return folder, bcnn("train", "--recipe", "digits", "--out", str(folder), *SMALL)
+
+
+def test_train_says_what_it_reached_and_what_comes_next(run):
+    folder, result = run
+    assert result.exit_code == 0
+    assert re.search(r"step1: \d+\.\d+% top-1\nstep2: \d+\.\d+% top-1", result.stdout)
+    assert f"bcnn pack {folder}" in result.stdout
+    assert (folder / "report.html").exists()
+
+
+def test_eval_measures_a_checkpoint_as_training_did(run, tmp_path):
+    folder, trained = run
+    reached = re.search(r"step2: (\S+) top-1", trained.stdout).group(1)
+    result = bcnn("eval", str(folder), "--picture", str(tmp_path / "c.png"))
+    assert result.exit_code == 0
+    assert f"top-1 {reached}" in result.stdout
+    assert "over 359 images (torch, float32, binary weights)" in result.stdout
+    assert len(re.findall(r"│ \d +│", result.stdout)) == 10  # a row for every class
+    assert Image.open(tmp_path / "c.png").size[0] > 300
+
+
+def test_eval_refuses_data_with_other_classes(run, tmp_path):
+    folder, _ = run
+    for name in ("ant", "cat"):
+        (tmp_path / name).mkdir()
+        for i in range(2):
+            Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / name / f"{i}.png")
+    with pytest.raises(UserError, match="knows 10 classes"):
+        bcnn("eval", str(folder), "--data", str(tmp_path))
+
+
+def test_dry_run_prints_the_papers_schedule():
+    result = bcnn("train", "--recipe", "imagenet", "--data", "no/such/folder", "--dry-run")
+    assert result.exit_code == 0
+    rows = re.findall(r"│ +(\d+) │ +(\S+) │", result.stdout)
+    assert [int(epoch) for epoch, _ in rows] == [*range(26), *range(106), *range(106)]
+    rates = [rate for _, rate in rows]
+    assert (rates[0], rates[5], rates[25]) == ("5.000000e-06", "5.000000e-04", "5.000000e-07")  # step 1
+    assert (rates[26], rates[31], rates[131]) == ("5.000000e-06", "5.000000e-04", "5.000000e-07")  # step 2
+    assert (rates[132], rates[137], rates[237]) == ("2.500000e-06", "2.500000e-04", "2.500000e-07")  # its second cycle
+    assert '"batch": 128' in result.stdout
+    assert "teacher torchvision:resnet34" in result.stdout
+
+
+def test_stop_after_then_resume_finishes(tmp_path):
+    folder = str(tmp_path / "run")
+    first = bcnn("train", "--recipe", "digits", "--out", folder, "--stop-after", "2", *SMALL)
+    assert first.exit_code == 0
+    assert "bcnn train --resume --out" in first.stderr
+    second = bcnn("train", "--resume", "--out", folder)
+    assert "step2:" in second.stdout
+
+
+def test_resume_takes_no_settings():
+    with pytest.raises(UserError, match="own settings"):
+        bcnn("train", "--resume", "--out", "x", "--set", "batch=2")
+    with pytest.raises(UserError, match="needs the run's folder"):
+        bcnn("train", "--resume")
+
+
+def test_missing_teacher_library_says_what_to_do(tmp_path):
+    with pytest.raises(UserError, match=r"--set steps\.\*\.teacher=none"):
+        bcnn("train", "--recipe", "digits", "--out", str(tmp_path / "run"), "--set", "steps.*.teacher=timm:nothing", *SMALL)
+
+
+def test_strict_data_stops_at_an_unreadable_image(tmp_path):
+    for name in ("ant", "cat"):
+        (tmp_path / name).mkdir()
+        for i in range(3):
+            Image.fromarray(np.full((9, 9, 3), 50 * i, np.uint8)).save(tmp_path / name / f"{i}.png")
+    (tmp_path / "ant" / "1.png").write_bytes(b"x")
+    arguments = ["train", "--recipe", "digits", "--data", str(tmp_path), *SMALL]
+    with pytest.raises(UserError, match=r"ant/1.png"):
+        bcnn(*arguments, "--out", str(tmp_path / "strict"), "--strict-data")
+    result = bcnn(*arguments, "--out", str(tmp_path / "run"))
+    assert "1 unreadable image skipped" in result.stderr
+
+
+def test_runs_get_folders_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert str(verbs.free_folder("digits")) == "runs/digits"
+    torch.manual_seed(0)
+    monkeypatch.setattr("bcnn.train.report.write", lambda folder: None)
+    train(tiny.config(steps=(tiny.STEP1,)), "runs/digits")
+    assert str(verbs.free_folder("digits")) == "runs/digits-2"

@@ -1,0 +1,188 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tiny
+import torch
+
+from bcnn import checkpoint
+from bcnn.errors import UserError
+from bcnn.network import Network
+from bcnn.train import adam, loop
+from bcnn.train.config import Step
+from bcnn.train.run import RunFolder
+from bcnn.train.start import train
+from bcnn.train.transfer import latents
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_pictures():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bcnn.train.report.write", lambda folder: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A complete two-step run."""
+    folder = tmp_path_factory.mktemp("runs") / "tiny"
+    info = train(tiny.config(meter_every=2), folder)
+    return RunFolder(folder), info
+
+
+def short(**changes):
+    """One step of one epoch with some fields changed."""
+    return tiny.config(steps=(replace(tiny.STEP1, warmup=0, **changes),))
+
+
+def test_run_folder_keeps_config_versions_seed_command_and_results(finished):
+    folder, info = finished
+    kept = json.loads(folder.info.read_text())
+    assert kept == info
+    assert folder.config() == tiny.config(meter_every=2)
+    assert kept["seed"] == 0
+    assert {"bcnn", "torch", "numpy", "python"} <= kept["versions"].keys()
+    assert {"command", "commit", "machine", "started"} <= kept.keys()
+    assert list(kept["accuracy"]) == ["step1", "step2"]
+
+
+def test_loss_falls_in_both_steps(finished):
+    folder, info = finished
+    epochs = folder.read_metrics("epoch")
+    assert [e["step"] for e in epochs] == ["step1", "step1", "step2", "step2"]
+    assert epochs[1]["loss"] < epochs[0]["loss"]
+    assert epochs[3]["loss"] < epochs[1]["loss"]
+    assert info["accuracy"]["step2"] == epochs[-1]["accuracy"]
+
+
+def test_metrics_have_every_meter(finished):
+    folder, _ = finished
+    epoch = folder.read_metrics("epoch")[-1]
+    assert 0 < epoch["flips"] < 0.5
+    assert 0 <= epoch["outside"] < 1
+    assert len(epoch["balance"]) == len(epoch["surviving"]) == 6
+    assert epoch["images_per_second"] > 0
+    assert len(folder.read_metrics("update")) == 12  # batches 0, 2, 4 of each of four epochs
+
+
+def test_every_step_leaves_a_network_and_the_last_one_is_binary(finished):
+    folder, info = finished
+    step1, step2 = (checkpoint.read(folder.step(name)) for name in ("step1", "step2"))
+    assert (step1.weights, step2.weights) == ("real", "binary")
+    assert step1.meta.provenance["accuracy"] == {"step1": info["accuracy"]["step1"]}
+    last = checkpoint.read(folder.path)
+    assert last.progress["finished"]
+    assert not last.optimizer
+    assert all(torch.equal(last.state[k], v) for k, v in step2.state.items())
+    assert checkpoint.read(folder.best).state.keys() == last.state.keys()
+
+
+def test_shared_files_do_not_tell_where_the_data_lay(finished):
+    folder, _ = finished
+    assert checkpoint.read(folder.last).meta.provenance["config"]["data"]["source"] == "digits"
+    assert checkpoint.read(folder.last).meta.labels == tuple("0123456789")
+
+
+def test_same_seed_gives_the_same_bits_and_another_seed_does_not(finished, tmp_path):
+    folder, _ = finished
+    for seed, equal in ((0, True), (1, False)):
+        train(tiny.config(meter_every=2, seed=seed), tmp_path / str(seed))
+        a, b = checkpoint.read(folder.path).state, checkpoint.read(tmp_path / str(seed)).state
+        assert all(torch.equal(a[k], b[k]) for k in a) == equal
+
+
+def test_folder_that_holds_a_run_is_not_overwritten(finished):
+    folder, _ = finished
+    with pytest.raises(UserError, match="holds a run already; continue it with: bcnn train --resume"):
+        train(tiny.config(), folder.path)
+
+
+def test_weight_decay_is_on_convolution_weights_only():
+    network = Network(tiny.NETWORK)
+    convolutions, others = adam.adam(network, Step(weight_decay=1e-5)).param_groups
+    assert (convolutions["weight_decay"], others["weight_decay"]) == (1e-5, 0.0)
+    names = {id(p): n for n, p in network.named_parameters()}
+    decayed = {names[id(p)] for p in convolutions["params"]}
+    assert decayed == {n for n in names.values() if n.endswith(("depthwise.conv.weight",)) or "branches.0.weight" in n}
+    assert len(convolutions["params"]) + len(others["params"]) == len(names)
+
+
+def test_parts_of_a_batch_add_up_to_the_gradient_of_each_part_alone(tmp_path):
+    """With part = batch / 2, batch norm sees half a batch; the update is Adam's on the mean of the two gradients."""
+    one = train(tiny.config(steps=short().steps, part=128), tmp_path / "parts")
+    two = train(tiny.config(steps=short().steps, part=0), tmp_path / "whole")
+    assert one["accuracy"] != two["accuracy"] or not torch.equal(
+        checkpoint.read(tmp_path / "parts").state["decoder.linear.weight"],
+        checkpoint.read(tmp_path / "whole").state["decoder.linear.weight"],
+    )
+    with pytest.raises(UserError, match="parts of 100"):
+        train(tiny.config(part=100), tmp_path / "uneven")
+
+
+def test_clipping_keeps_latents_in_range(tmp_path):
+    def latents_after(name, **changes):
+        train(short(lr=0.5, weights="binary", **changes), tmp_path / name)
+        network, _ = checkpoint.load(tmp_path / name)
+        return torch.cat([w.detach().flatten() for w in latents(network)])
+
+    assert latents_after("free").abs().max() > 1
+    assert latents_after("clipped", clip=True).abs().max() <= 1
+
+
+def test_pull_toward_signs_brings_latents_nearer_to_them(tmp_path):
+    def distance(name, strength):
+        train(short(lr=0.02, toward_signs=strength), tmp_path / name)
+        network, _ = checkpoint.load(tmp_path / name)
+        return float(torch.cat([(w.detach().abs() - 1).abs().flatten() for w in latents(network)]).mean())
+
+    assert distance("pulled", 1.0) < distance("free", 0.0) - 0.01
+
+
+def test_tanh_step_ends_nearly_binary(tmp_path):
+    step = replace(tiny.STEP1, name="anneal", weights="tanh", temperature=(1.0, 50.0))
+    train(tiny.config(steps=(step, tiny.STEP2)), tmp_path / "run")
+    network = Network(tiny.NETWORK, "tanh")
+    network.load_state_dict(checkpoint.read(tmp_path / "run" / "anneal.safetensors").state)
+    network.set_temperature(50.0)
+    weights = torch.cat([torch.tanh(50 * w.detach()).abs().flatten() for w in latents(network)])
+    assert float((weights > 0.9).float().mean()) > 0.8
+
+
+def test_first_step_can_start_from_a_checkpoint(finished, tmp_path):
+    folder, _ = finished
+    train(replace(short(lr=1e-9), init=str(folder.step("step1"))), tmp_path / "run")
+    a, b = checkpoint.read(folder.step("step1")).state, checkpoint.read(tmp_path / "run").state
+    assert np.allclose(a["decoder.linear.weight"], b["decoder.linear.weight"], atol=1e-5)
+
+
+def test_loss_that_is_not_finite_stops_the_run_and_names_the_step(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop.Targets, "loss", lambda self, logits, *rest: logits.sum() * float("nan"))
+    with pytest.raises(UserError, match="loss is nan in step 'step1'"):
+        train(short(), tmp_path / "run")
+
+
+def test_full_disk_is_reported_and_the_run_goes_on(tmp_path, monkeypatch, capsys):
+    real, failed = checkpoint.save, []
+
+    def sometimes_full(path, contents):
+        if path.name == "last.safetensors" and not failed:
+            failed.append(path)
+            raise OSError(28, "No space left on device")
+        real(path, contents)
+
+    monkeypatch.setattr(checkpoint, "save", sometimes_full)
+    info = train(short(), tmp_path / "run")
+    assert failed
+    assert "step1" in info["accuracy"]
+    assert "No space left on device; the checkpoint before it is kept" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_batch_larger_than_the_data_is_lowered(tmp_path, capsys):
+    train(replace(short(), batch=5000), tmp_path / "run")
+    assert "lowered to the 1438 training images" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_network_follows_the_number_of_classes_of_the_data(tmp_path):
+    train(replace(short(), network=tiny.NETWORK.replace(classes=1000)), tmp_path / "run")
+    assert checkpoint.load(tmp_path / "run")[0].config.classes == 10

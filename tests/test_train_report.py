@@ -1,0 +1,86 @@
+import html.parser
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from bcnn.train import plots, report, tensorboard
+from bcnn.train.run import RunFolder
+
+RECORDS = [
+    {
+        "kind": "epoch", "step": step, "epoch": i % 2 + 1, "epochs": 2, "epochs_done": i + 1, "updates": 5 * (i + 1), "lr": 1e-3,
+        "loss": 2.0 - i / 4, "val_loss": 2.1, "train_accuracy": 0.5, "accuracy": 0.6 + i / 10, "top5": 0.9, "flips": 0.01,
+        "outside": 0.0, "balance": {"a": 0.5, "b": 0.9}, "surviving": {"a": 0.7, "b": 0.1}, "images_per_second": 100.0,
+        "seconds": 3.0,
+    }
+    for i, step in enumerate(("step1", "step1", "step2", "step2"))
+]  # fmt: skip
+UPDATES = [{"kind": "update", "updates": u, "lr": 1e-3 / (u + 1), "loss": 1.0, "flips": 0.0} for u in range(1, 21, 5)]
+STEP = {"weights": "real", "warmup": 1, "epochs": 1, "lr": 1e-3, "teacher": "none"}
+INFO = {
+    "config": {"recipe": "<tiny>", "steps": [{"name": "step1", **STEP}, {"name": "step2", **STEP}]},
+    "data": {"train": 1438, "val": 359, "classes": ["0", "1"]},
+    "seed": 0, "started": "now", "machine": "m", "versions": {"torch": "2"}, "command": "bcnn train --set a=<b>",
+}  # fmt: skip
+
+
+def test_report_is_one_page_that_needs_nothing_else(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.write_info(INFO)
+    for record in RECORDS + UPDATES:
+        folder.log(record)
+    report.write(folder)
+    page = (tmp_path / "report.html").read_text()
+    addresses = []
+
+    class Reader(html.parser.HTMLParser):
+        def handle_starttag(self, tag, attrs):
+            addresses.extend(value for key, value in attrs if key in ("src", "href"))
+
+    Reader().feed(page)
+    assert len(addresses) == 2
+    assert all(address.startswith("data:image/png;base64,") for address in addresses)
+    assert "90.00% top-1" in page
+    assert "&lt;tiny&gt;" in page
+    assert "a=&lt;b&gt;" in page
+    for name in ("curves.png", "activity.png"):
+        assert Image.open(tmp_path / name).size[0] > 800
+
+
+def test_run_without_an_epoch_has_no_report(tmp_path):
+    report.write(RunFolder(tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("classes", [2, 10, 40])
+def test_confusion_matrix_can_be_drawn_for_any_number_of_classes(classes):
+    counts = np.eye(classes, dtype=np.int64) * 3
+    counts[0] = 0  # a class without images
+    picture = Image.open(io.BytesIO(report.png(plots.confusion(counts, [f"class {i}" for i in range(classes)]))))
+    assert picture.size[0] > 300
+
+
+def test_tensorboard_gets_what_metrics_get(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    write = tensorboard.writer(tmp_path, 0)
+    for record in UPDATES + RECORDS:
+        write(record)
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert [e.value for e in events.Scalars("epoch/accuracy")] == pytest.approx([r["accuracy"] for r in RECORDS])
+    assert {"update/flips", "balance/a", "surviving/b", "epoch/lr"} <= set(events.Tags()["scalars"])
+
+
+def test_metrics_forget_what_came_after_the_checkpoint_and_half_written_lines(tmp_path):
+    folder = RunFolder(tmp_path)
+    for record in UPDATES + RECORDS:
+        folder.log(record)
+    with folder.metrics.open("a") as file:
+        file.write('{"kind": "epo')
+    folder.rewind_metrics(updates=11, epochs=2)
+    assert [r["updates"] for r in folder.read_metrics("update")] == [1, 6, 11]
+    assert [r["epochs_done"] for r in folder.read_metrics("epoch")] == [1, 2]

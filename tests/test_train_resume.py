@@ -1,0 +1,152 @@
+"""Kill real processes, then compare the final weights bit for bit with those of a run that was left alone."""
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+from dataclasses import replace
+
+import pytest
+import tiny
+import torch
+
+from bcnn import checkpoint
+from bcnn.errors import UserError
+from bcnn.train.interrupt import Interrupt, Stopped
+from bcnn.train.run import RunFolder
+from bcnn.train.start import train
+
+# A server that has imported torch but never used it: a fork of it is a fresh process without the seconds of importing.
+processes = multiprocessing.get_context("forkserver")
+processes.set_forkserver_preload(["tiny", "sklearn.datasets", "torch._dynamo"])
+SETTINGS = {"save_seconds": 0.0, "meter_every": 1}  # a checkpoint after every update
+
+
+def final_weights(folder):
+    last = checkpoint.read(folder)
+    assert last.progress["finished"]
+    return last.state
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch):
+    monkeypatch.setattr("bcnn.train.report.write", lambda folder: None)
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "untouched"
+    process = processes.Process(target=tiny.run, args=(folder,), kwargs=SETTINGS)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    return folder
+
+
+def saved_at(folder):
+    last = folder / "last.safetensors"
+    return last.stat().st_mtime_ns if last.exists() else 0
+
+
+def same_run(folder, untouched):
+    a, b = final_weights(untouched), final_weights(folder)
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[k], b[k]) for k in a)
+    keys = ("kind", "step", "updates", "loss", "accuracy", "flips", "train_accuracy")
+    logs = [[{k: r.get(k) for k in keys} for r in RunFolder(f).read_metrics()] for f in (untouched, folder)]
+    assert logs[0] == logs[1]
+
+
+def test_run_killed_at_random_moments_ends_with_the_same_bits(untouched, tmp_path):
+    folder, kills, chance = tmp_path / "killed", 0, random.Random()
+    process = processes.Process(target=tiny.run, args=(folder,), kwargs=SETTINGS)
+    while process.exitcode != 0:
+        process.start()
+        before = saved_at(folder)
+        while process.is_alive() and saved_at(folder) == before:  # it must get somewhere, or this would never end
+            time.sleep(0.005)
+        process.join(chance.uniform(0, 0.3) if kills < 4 else None)
+        if process.exitcode is None:
+            os.kill(process.pid, signal.SIGKILL)
+            process.join()
+            kills += 1
+        if process.exitcode == 0:
+            break
+        process = processes.Process(target=tiny.run, args=(folder, True))
+    assert kills
+    same_run(folder, untouched)
+
+
+def die_inside_write(folder, resume, call, at):
+    """Run, but die by SIGKILL in the middle of the `at`-th checkpoint write: before `call`, one of its system calls."""
+    real, count = getattr(os, call), 0
+
+    def deadly(*args):
+        nonlocal count
+        count += 1
+        if count == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*args)
+
+    setattr(checkpoint.os, call, deadly)
+    tiny.run(folder, resume, **SETTINGS)
+
+
+def test_run_killed_inside_checkpoint_writes_ends_with_the_same_bits(untouched, tmp_path):
+    folder = tmp_path / "killed"
+    for resume, call, at in ((False, "fsync", 9), (True, "replace", 5), (True, "replace", 7)):
+        process = processes.Process(target=die_inside_write, args=(folder, resume, call, at))
+        process.start()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        assert checkpoint.read(folder / "last.safetensors").state  # whole, whatever happened
+    process = processes.Process(target=tiny.run, args=(folder, True))
+    process.start()
+    process.join()
+    same_run(folder, untouched)
+
+
+def test_ctrl_c_saves_and_says_how_to_resume(untouched, tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "run"
+    asked = Interrupt.asked
+
+    def press(self, updates):
+        if updates == 7:
+            os.kill(os.getpid(), signal.SIGINT)
+        return asked(self, updates)
+
+    monkeypatch.setattr(Interrupt, "asked", press)
+    with pytest.raises(Stopped) as stopped:
+        train(tiny.config(meter_every=1), folder)
+    assert stopped.value.signal_number == signal.SIGINT
+    assert f"bcnn train --resume --out {folder}" in capsys.readouterr().err.replace("\n", "")
+    monkeypatch.undo()
+    assert checkpoint.read(folder).progress["updates"] == 7
+    train(None, folder, resume=True)
+    same_run(folder, untouched)
+
+
+def test_stop_after_stops_there_and_resumes(tmp_path):
+    with pytest.raises(Stopped):
+        train(tiny.config(), tmp_path / "run", stop_after=3)
+    assert checkpoint.read(tmp_path / "run").progress["updates"] == 3
+    with pytest.raises(Stopped):
+        train(None, tmp_path / "run", resume=True, stop_after=3)
+    assert checkpoint.read(tmp_path / "run").progress["updates"] == 6
+
+
+def test_resuming_a_finished_run_changes_nothing(untouched):
+    before = (untouched / "last.safetensors").read_bytes()
+    train(None, untouched, resume=True)
+    assert (untouched / "last.safetensors").read_bytes() == before
+
+
+def test_resuming_nothing_is_an_error(tmp_path):
+    with pytest.raises(UserError, match="nothing to resume"):
+        train(None, tmp_path, resume=True)
+
+
+def test_run_killed_before_its_first_checkpoint_starts_again(tmp_path):
+    RunFolder(tmp_path / "run").create(tiny.config(steps=(replace(tiny.STEP1, warmup=0),)))
+    assert train(None, tmp_path / "run", resume=True)["accuracy"]
