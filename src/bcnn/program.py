@@ -161,21 +161,25 @@ def _shapes(program: Program) -> tuple[Shape, ...]:
     if len(program.names) != len(program.ops):
         raise UserError(f"program has {len(program.ops)} ops but {len(program.names)} names")
     shapes: list[Shape] = []
-    for index, (op, name) in enumerate(zip(program.ops, program.names, strict=True)):
-        try:
-            shape = _shape(op, index, shapes)
-            h, w, c = shape
-            if not (0 < h <= MAX_SIDE and 0 < w <= MAX_SIDE and 0 < c <= MAX_CHANNELS and h * w * c <= MAX_MAP):
-                raise UserError(f"its map of {h} x {w} x {c} is empty or too large")
-        except UserError as error:
-            raise UserError(f"op {index} ({type(op).__name__} {name!r}): {error}") from None
-        shapes.append(shape)
+    for op, name in zip(program.ops, program.names, strict=True):
+        shapes.append(map_shape(op, name, shapes))
     if not isinstance(program.crop, float) or not 0 < program.crop <= 1:
         raise UserError(f"crop is {program.crop!r}, not a number above 0 and up to 1")
     labels = len(program.labels)
     if labels and shapes[-1] != (1, 1, labels):
         raise UserError(f"program has {labels} labels but its last map is {shapes[-1]}")
     return tuple(shapes)
+
+
+def map_shape(op: Op, name: str, shapes: list[Shape]) -> Shape:
+    """The shape of the map that an op makes after maps of `shapes`; one that does not fit is a `UserError` that names it."""
+    try:
+        h, w, c = shape = _shape(op, len(shapes), shapes)
+        if not (0 < h <= MAX_SIDE and 0 < w <= MAX_SIDE and 0 < c <= MAX_CHANNELS and h * w * c <= MAX_MAP):
+            raise UserError(f"its map of {h} x {w} x {c} is empty or too large")
+    except UserError as error:
+        raise UserError(f"op {len(shapes)} ({type(op).__name__} {name!r}): {error}") from None
+    return shape
 
 
 def _shape(op: Op, index: int, shapes: list[Shape]) -> Shape:
