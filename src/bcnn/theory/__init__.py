@@ -10,6 +10,7 @@
 from bcnn.theory.bound import error_bound, estimate_lipschitz, sup_error
 from bcnn.theory.budget import Budget, budget
 from bcnn.theory.construction import Approximator, BinaryLayer, approximate, evaluate
+from bcnn.theory.deploy import levels, lower, pixels
 from bcnn.theory.plan import Plan, make_plan
 
 __all__ = [
@@ -22,6 +23,9 @@ __all__ = [
     "error_bound",
     "estimate_lipschitz",
     "evaluate",
+    "levels",
+    "lower",
     "make_plan",
+    "pixels",
     "sup_error",
 ]
