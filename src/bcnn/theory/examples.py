@@ -75,11 +75,11 @@ class Example:
 
 EXAMPLES = {
     "step": Example(
-        title="step(x - 0.3) - step(x - 0.7) / 2",
-        f=expression.parse("step(x - 0.3) - step(x - 0.7) / 2"),
+        title="x / 2 + step(x - 0.3) - 1.4 step(x - 0.7)",
+        f=expression.parse("x/2 + step(x - 0.3) - 1.4*step(x - 0.7)"),
         domain=((0, 1),),
-        d=0.1,
-        Q=16,
+        d=0.05,
+        Q=32,
         jumps=((0.3, 0.7),),
     ),
     "sinc": Example("sin(x) / x", expression.parse("sinc(x)"), ((-20, 20),), d=0.25, Q=64),
