@@ -36,6 +36,7 @@ def value(text: str, *point: float) -> float:
         ("sinc(0) + step(0) + step(-1e-9)", 2),
         ("atan2(1, 1) * 4", math.pi),
         ("2e3", 2000),
+        ("+".join(["1"] * 1000), 1000),
     ],
 )
 def test_a_constant_text_has_the_value_it_has_on_paper(text: str, wanted: float) -> None:
@@ -73,10 +74,10 @@ def test_a_text_agrees_with_the_same_formula_in_numpy() -> None:
         ("hypot(x)", "'hypot' at character 1 of the expression takes 2 arguments, got 1"),
         ("sin(x, x)", "takes 1 argument, got 2"),
         ("x,", "found the end at character 3"),
-        ("__import__('os')", "unknown name '__import__'"),
+        ("__import__(x)", "unknown name '__import__'"),
         ("x.real", "cannot read '.' at character 2"),
         ("x[0]", "cannot read '[' at character 2"),
-        ("lambda: 1", "unknown name 'lambda'"),
+        ("lambda x", "unknown name 'lambda'"),
         ("٣", "cannot read"),
         ("1" * (MAX_LENGTH + 1), f"at most {MAX_LENGTH} are read"),
         ("(" * 200 + "x" + ")" * 200, f"nested deeper than {MAX_DEPTH}"),

@@ -48,7 +48,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Array]]] = {
 }  # fmt: skip
 
 _OPERATORS: dict[str, Callable[..., Array]] = {
-    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "%": np.mod, "^": np.power, "**": np.power,
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "%": np.mod,
 }  # fmt: skip
 
 _TOKEN = re.compile(
@@ -63,19 +63,22 @@ class _Token:
     at: int  # character, counted from 1 as people do
 
 
-@dataclass(frozen=True)
-class _Node:
-    """A constant, a variable, or a function of nodes."""
+# One step of a formula in postfix order: push a constant, push a variable, or replace the top n values by a function of them. A list and
+# not a tree, so that a sum of a thousand terms needs no deep recursion.
+_Step = float | str | tuple[int, Callable[..., Array]]
 
-    value: float | str | Callable[..., Array]
-    arguments: tuple[_Node, ...] = ()
 
-    def __call__(self, values: dict[str, Array]) -> Array | float:
-        if isinstance(self.value, str):
-            return values[self.value]
-        if isinstance(self.value, float):
-            return self.value
-        return self.value(*(argument(values) for argument in self.arguments))
+def _run(steps: list[_Step], values: dict[str, Array]) -> Array | float:
+    stack: list[Array | float] = []
+    for step in steps:
+        if isinstance(step, str):
+            stack.append(values[step])
+        elif isinstance(step, float):
+            stack.append(step)
+        else:
+            count, function = step
+            stack[-count:] = [function(*stack[-count:])]
+    return stack[0]
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class Expression:
     """
 
     text: str
-    outputs: tuple[_Node, ...]
+    outputs: tuple[list[_Step], ...]
     variables: tuple[str, ...]  # that occur, in the order x, y, z
 
     @property
@@ -101,7 +104,7 @@ class Expression:
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
         values = dict(zip(VARIABLES, arrays, strict=False))
         with np.errstate(all="ignore"):
-            return np.stack([np.broadcast_to(np.asarray(node(values), np.float64), shape) for node in self.outputs])
+            return np.stack([np.broadcast_to(np.asarray(_run(steps, values), np.float64), shape) for steps in self.outputs])
 
 
 def parse(text: str) -> Expression:
@@ -109,20 +112,26 @@ def parse(text: str) -> Expression:
     if len(text) > MAX_LENGTH:
         raise UserError(f"the expression has {len(text)} characters; at most {MAX_LENGTH} are read")
     parser = _Parser(text)
-    outputs = [parser.sum()]
+    outputs = [parser.output()]
     while parser.take(","):
-        outputs.append(parser.sum())
+        outputs.append(parser.output())
     if parser.token.kind != "end":
         parser.fail("expected an operator")
     return Expression(text, tuple(outputs), tuple(name for name in VARIABLES if name in parser.variables))
 
 
 class _Parser:
-    """Recursive descent, one method a rule of the grammar above."""
+    """Recursive descent, one method a rule of the grammar above; each appends its steps to `steps`."""
 
     def __init__(self, text: str) -> None:
         self.text, self.tokens, self.index, self.depth = text, _tokens(text), 0, 0
         self.variables: set[str] = set()
+        self.steps: list[_Step] = []
+
+    def output(self) -> list[_Step]:
+        self.steps = []
+        self.sum()
+        return self.steps
 
     @property
     def token(self) -> _Token:
@@ -141,19 +150,19 @@ class _Parser:
         found = "the end" if token.kind == "end" else f"{token.text!r}"
         raise UserError(f"{what} but found {found} at character {token.at} of the expression {self.text!r}")
 
-    def sum(self) -> _Node:
-        node = self.product()
+    def sum(self) -> None:
+        self.product()
         while mark := self.take("+", "-"):
-            node = _Node(_OPERATORS[mark], (node, self.product()))
-        return node
+            self.product()
+            self.steps.append((2, _OPERATORS[mark]))
 
-    def product(self) -> _Node:
-        node = self.signed()
+    def product(self) -> None:
+        self.signed()
         while mark := self.take("*", "/", "%"):
-            node = _Node(_OPERATORS[mark], (node, self.signed()))
-        return node
+            self.signed()
+            self.steps.append((2, _OPERATORS[mark]))
 
-    def signed(self) -> _Node:
+    def signed(self) -> None:
         # Every way to nest passes through here: brackets, arguments, chains of signs and of powers.
         self.depth += 1
         if self.depth > MAX_DEPTH:
@@ -162,53 +171,60 @@ class _Parser:
             )
         mark = self.take("+", "-")
         if mark is None:
-            node = self.power()
+            self.power()
         else:
-            inner = self.signed()
-            node = inner if mark == "+" else _Node(np.negative, (inner,))
+            self.signed()
+            if mark == "-":
+                self.steps.append((1, np.negative))
         self.depth -= 1
-        return node
 
-    def power(self) -> _Node:
-        base = self.atom()
-        return _Node(np.power, (base, self.signed())) if self.take("^", "**") else base
+    def power(self) -> None:
+        self.atom()
+        if self.take("^", "**"):
+            self.signed()
+            self.steps.append((2, np.power))
 
-    def atom(self) -> _Node:
+    def atom(self) -> None:
         token = self.token
         if token.kind == "number":
             self.index += 1
-            return _Node(float(token.text))
-        if token.kind == "name":
-            return self.name(token)
-        if not self.take("("):
+            self.steps.append(float(token.text))
+        elif token.kind == "name":
+            self.index += 1
+            self.name(token)
+        elif self.take("("):
+            self.sum()
+            self.close()
+        else:
             self.fail("expected a number, a name or '('")
-        node = self.sum()
-        self.close()
-        return node
 
-    def name(self, token: _Token) -> _Node:
-        self.index += 1
+    def name(self, token: _Token) -> None:
         if token.text in VARIABLES:
             self.variables.add(token.text)
-            return _Node(token.text)
-        if token.text in CONSTANTS:
-            return _Node(CONSTANTS[token.text])
-        if token.text not in FUNCTIONS:
+            self.steps.append(token.text)
+        elif token.text in CONSTANTS:
+            self.steps.append(CONSTANTS[token.text])
+        elif token.text in FUNCTIONS:
+            self.call(token, *FUNCTIONS[token.text])
+        else:
             known = nearest(token.text, [*VARIABLES, *CONSTANTS, *FUNCTIONS])
             raise UserError(f"unknown name {token.text!r} at character {token.at} of the expression; {known}")
-        wanted, function = FUNCTIONS[token.text]
+
+    def call(self, token: _Token, wanted: int, function: Callable[..., Array]) -> None:
         if not self.take("("):
             self.fail(f"expected '(' after the function {token.text!r}")
-        arguments = [self.sum()]
+        self.sum()
+        count = 1
         while self.take(","):
-            arguments.append(self.sum())
+            self.sum()
+            count += 1
         self.close()
-        if len(arguments) != wanted:
+        if count != wanted:
             raise UserError(
                 f"{token.text!r} at character {token.at} of the expression takes {wanted} "
-                f"argument{'s' * (wanted > 1)}, got {len(arguments)}"
+                f"argument{'s' * (wanted > 1)}, got {count}"
             )
-        return _Node(function, tuple(arguments))
+        self.steps.append((wanted, function))
 
     def close(self) -> None:
         if not self.take(")"):
