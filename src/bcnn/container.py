@@ -103,10 +103,10 @@ def _header(raw: bytes, data_size: int) -> tuple[Table, dict[str, str]]:
         if not _counts(shape) or len(shape) > 4:
             raise UserError(f"tensor {name!a:.80}: its shape is {shape!a:.80}")
         size = math.prod(shape) * DTYPES[dtype].itemsize
-        if not _counts(offsets) or offsets != [end, end + size] or end + size > data_size:
-            raise UserError(
-                f"tensor {name!a:.80}: its bytes are not {end} to {end + size} of the data as they should be"
-            )
+        if not _counts(offsets) or offsets != [end, end + size]:
+            raise UserError(f"tensor {name!a:.80}: its data_offsets are {offsets!a:.80}, not [{end}, {end + size}]")
+        if end + size > data_size:
+            raise UserError(f"tensor {name!a:.80}: the file ends before it does: truncated or damaged")
         table[name] = DTYPES[dtype], tuple(shape), end
         end += size
     if end != data_size:

@@ -79,7 +79,9 @@ class Branch(nn.Module):
 
 
 def shifted(x: Tensor, dy: int, dx: int) -> Tensor:
-    """x read at (y + dy, x + dx), zeros outside: F.pad crops where a pad is negative."""
+    """x read at (y + dy, x + dx), zeros outside: F.pad crops where a pad is negative, at most the whole map."""
+    height, width = x.shape[-2:]
+    dy, dx = max(-height, min(height, dy)), max(-width, min(width, dx))
     return x if dy == dx == 0 else F.pad(x, (-dx, dx, -dy, dy))
 
 

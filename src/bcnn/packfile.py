@@ -3,7 +3,7 @@
 A safetensors file: 8 bytes header length, JSON header, data. The header's metadata holds `format`, `program` (JSON: ops in the
 words of `program`, names, labels, crop, provenance, a hash per tensor, test vectors) and `hash`, that of the `program` text.
 Binary weights are stored as one bit each (`bits`), real parameters as float32; tensor "3.branches.0.scale" is that field of
-op 3. Test vectors are images that a formula makes from a seed (`test_image`) and the logits the interpreter has for them.
+op 3. Test vectors are images that a formula makes from a seed (`vector_image`) and the logits the interpreter has for them.
 
 Size on disk = binary weights + real parameters + test logits + header: `Sizes`, to the byte.
 """
@@ -63,7 +63,7 @@ def save(program: p.Program, path: str | Path, test_seeds: tuple[int, ...] = (0,
     tensors: dict[str, NDArray[Any]] = {}
     ops = [[type(op).__name__, _plain(op, f"{index}", tensors)] for index, op in enumerate(program.ops)]
     if test_seeds:
-        logits = [interpret(program, test_image(seed, program.shapes[0])) for seed in test_seeds]
+        logits = [interpret(program, vector_image(seed, *program.shapes[0][:2])) for seed in test_seeds]
         tensors[TEST_LOGITS] = np.stack(logits)
     text = {
         "ops": ops,
@@ -97,21 +97,26 @@ def open_packed(path: str | Path) -> Packed:
         raise UserError(f"{os.fspath(path)}: {error}") from None
 
 
+def parameters(op: p.Op) -> tuple[int, int]:
+    """How many binary weights and real parameters an op has."""
+    tensors: dict[str, NDArray[Any]] = {}
+    _plain(op, "", tensors)
+    branches = op.branches if isinstance(op, p.BinaryConv) else ()
+    binary = sum(branch.scale.size * branch.threshold.size for branch in branches)
+    return binary, sum(tensor.size for tensor in tensors.values() if tensor.dtype == np.float32)
+
+
 def digest(data: bytes | memoryview) -> str:
     """128 bits of SHA-256: processors have instructions for it, and half of it is enough against accidents."""
     return hashlib.sha256(data).hexdigest()[:32]
 
 
-def test_image(seed: int, shape: tuple[int, int, int] | tuple[int, int]) -> NDArray[np.uint8]:
+def vector_image(seed: int, height: int, width: int) -> NDArray[np.uint8]:
     """The image of a test vector, H,W,3: byte i is the top byte of a hash of seed * 2^32 + i, so it costs the file nothing."""
-    height, width = shape[:2]
     h = np.arange(height * width * 3, dtype=np.uint64) + np.uint64(seed << 32)
-    for factor in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB):  # the mixing steps of SplitMix64
+    for factor in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB):  # mixing steps and factors of SplitMix64
         h = (h ^ (h >> np.uint64(31))) * np.uint64(factor)
     return (h >> np.uint64(56)).astype(np.uint8).reshape(height, width, 3)
-
-
-test_image.__test__ = False  # type: ignore[attr-defined]  # pytest would collect it by its name
 
 
 # --- program -> plain data and tensors, and back ----------------------------------------------------------------------

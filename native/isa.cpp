@@ -1,0 +1,30 @@
+// Which instruction sets are built, and which this machine has.
+#include "kernels.h"
+
+namespace bcnn {
+
+void pack_words(const uint32_t* weight, int o, int k, int lanes, uint8_t* out) {
+    const size_t words = size_t(k + 31) / 32;
+    for (size_t c = 0; c < size_t(o); c++)
+        for (size_t i = 0; i < words; i++) {
+            const size_t at = (c / lanes * words + i) * lanes + c % lanes;
+            __builtin_memcpy(out + 4 * at, weight + c * words + i, 4);
+        }
+}
+
+const Isa* isas() {
+#if defined(__x86_64__)
+    // The compiler's own test also asks the operating system whether it saves the wide registers.
+    static const bool avx2 = __builtin_cpu_supports("avx2");
+    static const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vpopcntdq");
+    static const Isa all[] = {{&avx512_kernels, avx512}, {&avx2_kernels, avx2}, {&scalar_kernels, true}, {nullptr, false}};
+#elif defined(__aarch64__)
+    static const Isa all[] = {{&neon_kernels, true}, {&scalar_kernels, true}, {nullptr, false}};
+#else
+    static const Isa all[] = {{&scalar_kernels, true}, {nullptr, false}};
+#endif
+    return all;
+}
+
+}  // namespace bcnn

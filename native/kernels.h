@@ -1,0 +1,87 @@
+// What an instruction set offers the engine: a table of functions over plain pointers, one table per instruction set.
+// The functions are written once, in kernels.inl, over the primitives in simd/*.h.
+//
+// Maps are NHWC with a pixel stride: `stride` floats from one pixel to the next, of which `period` repeat without end as far
+// as a reader of replicated channels can see (channel k is at k mod period). Arrays of parameters are padded to 64 channels.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace bcnn {
+
+constexpr int kPad = 64;    // parameter arrays are padded to this many channels: four registers of the widest instruction set
+constexpr int kBlock = 28;  // pixels whose bits are made at a time; divides 224, 112, 56, 28 and 14 x 14
+constexpr int kBranches = 4;  // branches whose bits are held at a time
+
+struct View {  // how a map is read
+    int stride, period;
+};
+
+struct BranchData {
+    const float* threshold;  // NaN past K: those bits are 0, like the weights there
+    const uint8_t* weight;   // as Kernels::pack_weight lays it out
+    const float *scale, *offset;
+    int dx;
+};
+
+struct BinaryConvData {
+    int k, o, branches, width;
+    const BranchData* branch;
+    const float* slope;  // or none
+    bool identity, prelu_after_add, shifted;
+    View x, add;
+    int out_stride;
+    size_t weight_group;  // bytes of weights of one group of channels
+    size_t bits;          // bytes of bits of one pixel
+};
+
+struct BinaryConvStep {  // `pixels` neighbours in memory, starting at column `column`
+    const float *x, *add;
+    const float* const* rows;  // shifted: per branch the start of the row read, or none if outside the map
+    const float* zeros;        // shifted: a pixel of zeros
+    float* out;
+    int pixels, column;
+    int channel_begin, channel_end;  // multiples of kPad, or the end
+    uint8_t* scratch;
+};
+
+struct DepthwiseData {
+    int k, width, stride;  // width and stride of the map read and the step over it
+    const float *weight, *offset, *slope;  // weight [K / lanes, 9, lanes]
+    View x;
+    int out_stride;
+};
+
+struct Kernels {
+    const char* name;
+    int lanes;
+    size_t (*bits_bytes)(int k);                 // of one pixel
+    size_t (*weight_bytes)(int k);               // of one group of channels
+    int group;                                   // channels of a weight group
+    size_t (*scratch_bytes)(int k);              // a BinaryConvStep needs
+    void (*pack_weight)(const uint32_t* weight, int o, int k, uint8_t* out);
+    void (*binary_conv)(const BinaryConvData&, const BinaryConvStep&);
+    // rows: y - 1, y, y + 1 of the map read, none if outside; columns [x0, x1) of the map made
+    void (*depthwise)(const DepthwiseData&, const float* const rows[3], float* out, int x0, int x1);
+    // rows: the S rows read; out gets columns [x0, x1)
+    void (*avg_pool)(const float* const* rows, int s, View x, int channels, float* out, int out_stride, int x0, int x1);
+    void (*global_avg_pool)(const float* x, int pixels, View v, int channel_begin, int channel_end, float* out);
+    // weight [O / kPad, C, kPad]
+    void (*linear)(const float* x, int channels, const float* weight, const float* bias, int begin, int end, float* out);
+    // Binary MACs per call of the innermost loop on data in L1: what the benchmark calls the peak.
+    double (*dot_peak)(int repeats, uint8_t* scratch);
+};
+
+extern const Kernels scalar_kernels, avx2_kernels, avx512_kernels, neon_kernels;
+
+// Weights [O, words] to [group of `lanes` channels][word][lane]: the layout of every instruction set that counts bits in words.
+void pack_words(const uint32_t* weight, int o, int k, int lanes, uint8_t* out);
+
+// Built into this binary, in order of preference, and whether this machine can run them.
+struct Isa {
+    const Kernels* kernels;
+    bool supported;
+};
+extern const Isa* isas();  // ends with a null `kernels`
+
+}  // namespace bcnn

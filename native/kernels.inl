@@ -1,0 +1,234 @@
+// The kernels, written once over the primitives of an instruction set. Included inside that set's namespace, after its header,
+// in a target region. No standard library in here: an inline std function compiled in a target region could be the copy that
+// the linker keeps for everyone, and crash a machine without those instructions.
+//
+// Lanes are always channels, so no sum ever crosses lanes and every value is computed in the order program.py states.
+
+constexpr int pad_vectors = kPad / lanes;
+
+BCNN_INLINE int least(int a, int b) { return a < b ? a : b; }
+
+// --- binary convolution ------------------------------------------------------------------------------------------------
+
+// x >= threshold of a block of pixels, as bits.
+static void sign_pack(const float* const* pixel, int pixels, View v, const float* threshold, uint8_t* bits, size_t bytes) {
+    const int vectors = int(bytes / put_bytes);
+    for (int j = 0, at = 0; j < vectors; j++) {
+        const Floats t = load(threshold + j * lanes);
+        for (int p = 0; p < pixels; p++) put_bits(bits + p * bytes, j, at_least(load(pixel[p] + at), t));
+        at += lanes;
+        if (at == v.period) at = 0;  // replication: channel k is read at k mod C
+    }
+}
+
+// n = popcount(x ^ w) of a block of pixels and up to kPad channels.
+template <int G, class Count>
+static void dots(const uint8_t* bits, size_t bytes, int pixels, const uint8_t* w, size_t w_group, Count* n) {
+    int p = 0;
+    for (; p + tile_pixels <= pixels; p += tile_pixels)
+        dot<tile_pixels, G>(bits + p * bytes, bytes, w, w_group, n + p * kPad);
+    for (; p + 2 <= pixels; p += 2) dot<2, G>(bits + p * bytes, bytes, w, w_group, n + p * kPad);
+    if (p < pixels) dot<1, G>(bits + p * bytes, bytes, w, w_group, n + p * kPad);
+}
+
+enum Start { from_zero, from_input, from_partial };
+enum End { plain, with_prelu, with_add, prelu_then_add, add_then_prelu };
+
+// What follows the dot product, for one vector of channels of a block of pixels: batch norm, sum, PReLU, the other path.
+template <class Count, int start, int end>
+static void finish(const Count* n, const float* x, int x_stride, const float* other, int other_stride, float* out,
+                   int out_stride, int pixels, const float* scale_, const float* offset_, const float* slope_) {
+    const Floats scale = load(scale_), offset = load(offset_);
+    constexpr bool sloped = end == with_prelu || end == prelu_then_add || end == add_then_prelu;
+    const Floats slope = sloped ? load(slope_) : offset;
+    for (int p = 0; p < pixels; p++) {
+        Floats v = add(mul(counts(n), scale), offset);
+        if (start == from_input) v = add(load(x), v);
+        if (start == from_partial) v = add(load(out), v);
+        if (end == with_prelu || end == prelu_then_add) v = prelu(v, slope);
+        if (end == with_add || end == prelu_then_add || end == add_then_prelu) v = add(load(other), v);
+        if (end == add_then_prelu) v = prelu(v, slope);
+        store(out, v);
+        n += kPad;
+        x += x_stride;
+        other += other_stride;
+        out += out_stride;
+    }
+}
+
+template <class Count>
+static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& s) {
+    using Finish = void (*)(const Count*, const float*, int, const float*, int, float*, int, int, const float*,
+                            const float*, const float*);
+    static constexpr Finish passes[3][5] = {
+#define BCNN_ROW(START)                                                                                             \
+    {finish<Count, START, plain>, finish<Count, START, with_prelu>, finish<Count, START, with_add>,                 \
+     finish<Count, START, prelu_then_add>, finish<Count, START, add_then_prelu>}
+        BCNN_ROW(from_zero), BCNN_ROW(from_input), BCNN_ROW(from_partial)};
+#undef BCNN_ROW
+    const int last = !s.add         ? (d.slope ? with_prelu : plain)
+                     : !d.slope     ? with_add
+                     : d.prelu_after_add ? add_then_prelu
+                                    : prelu_then_add;
+    Count* const n = (Count*)s.scratch;
+    uint8_t* const bits = s.scratch + kBlock * kPad * sizeof(Count);
+    const size_t block_bits = kBlock * d.bits;
+    for (int p0 = 0; p0 < s.pixels; p0 += kBlock) {
+        const int pixels = least(kBlock, s.pixels - p0);
+        for (int b0 = 0; b0 < d.branches; b0 += kBranches) {
+            const int b1 = least(b0 + kBranches, d.branches);
+            for (int b = b0; b < b1; b++) {
+                const float* pixel[kBlock];
+                for (int p = 0; p < pixels; p++) {
+                    const int column = s.column + p0 + p + d.branch[b].dx;
+                    pixel[p] = !d.shifted ? s.x + size_t(p0 + p) * d.x.stride
+                               : s.rows[b] && 0 <= column && column < d.width
+                                   ? s.rows[b] + size_t(column) * d.x.stride
+                                   : s.zeros;
+                }
+                sign_pack(pixel, pixels, d.x, d.branch[b].threshold, bits + (b - b0) * block_bits, d.bits);
+            }
+            for (int c = s.channel_begin; c < s.channel_end; c += kPad) {
+                const int vectors = (least(kPad, d.o - c) + lanes - 1) / lanes;
+                const int groups = (least(kPad, d.o - c) + group - 1) / group;
+                for (int b = b0; b < b1; b++) {
+                    const BranchData& branch = d.branch[b];
+                    const uint8_t* w = branch.weight + size_t(c / group) * d.weight_group;
+                    const uint8_t* x = bits + (b - b0) * block_bits;
+                    int g = 0;
+                    for (; g + tile_groups <= groups; g += tile_groups)
+                        dots<tile_groups>(x, d.bits, pixels, w + g * d.weight_group, d.weight_group, n + g * group);
+                    for (; g < groups; g++)
+                        dots<1>(x, d.bits, pixels, w + g * d.weight_group, d.weight_group, n + g * group);
+                    const int start = b ? from_partial : d.identity ? from_input : from_zero;
+                    const Finish pass = passes[start][b + 1 == d.branches ? last : plain];
+                    for (int j = 0; j < vectors; j++) {
+                        const int at = c + j * lanes;
+                        pass(n + j * lanes, s.x + size_t(p0) * d.x.stride + at % d.x.period, d.x.stride,
+                             s.add ? s.add + size_t(p0) * d.add.stride + at % d.add.period : nullptr,
+                             s.add ? d.add.stride : 0, s.out + size_t(p0) * d.out_stride + at, d.out_stride, pixels,
+                             branch.scale + at, branch.offset + at, d.slope ? d.slope + at : nullptr);
+                    }
+                }
+            }
+        }
+    }
+}
+
+static void binary_conv(const BinaryConvData& d, const BinaryConvStep& s) {
+    if (d.k <= narrow_limit)
+        binary_conv_counting<Narrow>(d, s);
+    else
+        binary_conv_counting<Wide>(d, s);
+}
+
+static size_t scratch_bytes(int k) { return kBlock * kPad * sizeof(Wide) + kBranches * kBlock * bits_bytes(k); }
+
+// --- real ops ----------------------------------------------------------------------------------------------------------
+
+// One output vector at the map's left or right edge, or of a map one or two columns wide: taps outside are left out.
+template <int y0, int y1>
+BCNN_INLINE Floats depthwise_edge(const DepthwiseData& d, const float* const rows[3], int at, int x, const float* w,
+                                  Floats v) {
+    for (int ky = y0; ky < y1; ky++)
+        for (int kx = 0; kx < 3; kx++) {
+            const int column = x * d.stride + kx - 1;
+            if (0 <= column && column < d.width)
+                v = add(v, mul(load(w + (ky * 3 + kx) * lanes), load(rows[ky] + size_t(column) * d.x.stride + at)));
+        }
+    return v;
+}
+
+// Rows y0 to y1 of the filter are inside the map.
+template <int y0, int y1>
+static void depthwise_rows(const DepthwiseData& d, const float* const rows[3], float* out, int x0, int x1) {
+    const int vectors = (d.k + lanes - 1) / lanes;
+    const int inner_end = least(x1, (d.width - 2 + d.stride) / d.stride);  // first x with a tap past the right edge
+    for (int j = 0, at = 0; j < vectors; j++) {
+        const float* w = d.weight + j * 9 * lanes;
+        const Floats offset = load(d.offset + j * lanes), slope = load(d.slope + j * lanes);
+        Floats weight[9];
+        for (int i = 3 * y0; i < 3 * y1; i++) weight[i] = load(w + i * lanes);
+        float* to = out + j * lanes;
+        int x = x0;
+        if (x == 0) {
+            store(to, prelu(depthwise_edge<y0, y1>(d, rows, at, x, w, offset), slope));
+            x++;
+        }
+        const size_t step = size_t(d.stride) * d.x.stride;
+        const float* from[3];
+        for (int ky = y0; ky < y1; ky++) from[ky] = rows[ky] + x * step + at - d.x.stride;
+        for (; x < inner_end; x++) {
+            Floats v = offset;
+            for (int ky = y0; ky < y1; ky++) {
+                for (int kx = 0; kx < 3; kx++) v = add(v, mul(weight[ky * 3 + kx], load(from[ky] + kx * d.x.stride)));
+                from[ky] += step;
+            }
+            store(to + size_t(x) * d.out_stride, prelu(v, slope));
+        }
+        for (; x < x1; x++)
+            store(to + size_t(x) * d.out_stride, prelu(depthwise_edge<y0, y1>(d, rows, at, x, w, offset), slope));
+        at += lanes;
+        if (at == d.x.period) at = 0;
+    }
+}
+
+static void depthwise(const DepthwiseData& d, const float* const rows[3], float* out, int x0, int x1) {
+    if (rows[0])
+        rows[2] ? depthwise_rows<0, 3>(d, rows, out, x0, x1) : depthwise_rows<0, 2>(d, rows, out, x0, x1);
+    else
+        rows[2] ? depthwise_rows<1, 3>(d, rows, out, x0, x1) : depthwise_rows<1, 2>(d, rows, out, x0, x1);
+}
+
+static void avg_pool(const float* const* rows, int s, View v, int channels, float* out, int out_stride, int x0, int x1) {
+    const Floats share = broadcast(float(1.0 / (double(s) * s)));
+    for (int x = x0; x < x1; x++)
+        for (int c = 0; c < channels; c += lanes) {
+            Floats sum = load(rows[0] + size_t(x) * s * v.stride + c);
+            for (int y = 0; y < s; y++)
+                for (int i = y == 0; i < s; i++) sum = add(sum, load(rows[y] + (size_t(x) * s + i) * v.stride + c));
+            store(out + size_t(x) * out_stride + c, mul(sum, share));
+        }
+}
+
+static void global_avg_pool(const float* x, int pixels, View v, int begin, int end, float* out) {
+    const Floats share = broadcast(float(1.0 / pixels));
+    for (int c = begin; c < end; c += lanes) {
+        Floats sum = load(x + c);
+        for (int p = 1; p < pixels; p++) sum = add(sum, load(x + size_t(p) * v.stride + c));
+        store(out + c, mul(sum, share));
+    }
+}
+
+static void linear(const float* x, int channels, const float* weight, const float* bias, int begin, int end, float* out) {
+    for (int o = begin; o < end; o += kPad) {
+        Floats v[pad_vectors];
+        const float* w = weight + size_t(o) * channels;
+        for (int j = 0; j < pad_vectors; j++) v[j] = load(bias + o + j * lanes);
+        for (int c = 0; c < channels; c++, w += kPad) {
+            const Floats value = broadcast(x[c]);
+            for (int j = 0; j < pad_vectors; j++) v[j] = add(v[j], mul(value, load(w + j * lanes)));
+        }
+        for (int j = 0; j < pad_vectors && o + j * lanes < end; j++) store(out + o + j * lanes, v[j]);
+    }
+}
+
+// --- for the benchmark -------------------------------------------------------------------------------------------------
+
+static double dot_peak(int repeats, uint8_t* scratch) {
+    constexpr int k = 224;  // seven words: weights and bits stay in L1
+    const size_t bytes = bits_bytes(k), w_group = weight_bytes(k);
+    const uint8_t* w = scratch + kBlock * kPad * sizeof(Wide);
+    const uint8_t* bits = w + tile_groups * w_group;
+    for (int r = 0; r < repeats; r++) dot<tile_pixels, tile_groups>(bits, bytes, w, w_group, (Narrow*)scratch);
+    return double(repeats) * tile_pixels * tile_groups * group * k;
+}
+
+static size_t bits_bytes_of(int k) { return bits_bytes(k); }
+static size_t weight_bytes_of(int k) { return weight_bytes(k); }
+
+#define BCNN_KERNELS(NAME)                                                                                          \
+    extern const Kernels NAME##_kernels = {#NAME,     NAME::lanes,          NAME::bits_bytes_of, NAME::weight_bytes_of, \
+                                           NAME::group, NAME::scratch_bytes, NAME::pack_weight,   NAME::binary_conv,   \
+                                           NAME::depthwise, NAME::avg_pool,  NAME::global_avg_pool, NAME::linear,      \
+                                           NAME::dot_peak};

@@ -1,0 +1,308 @@
+#include "plan.h"
+
+#include <algorithm>
+#include <climits>
+#include <numeric>
+
+namespace bcnn {
+namespace {
+
+constexpr size_t kLine = 16;               // floats of a cache line
+constexpr size_t kWeightBudget = 272 << 10;  // bytes of weights that stay in an L2 of 512 kB beside the rows
+constexpr size_t kStrip = 8 << 10;         // bytes of one map's strip: a handful of them fit an L1 of 32 kB
+constexpr int kStripPixels = 28;           // strips are multiples of kBlock
+
+size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
+
+struct Range {
+    int begin = INT_MAX, end = INT_MIN;
+    bool empty() const { return begin >= end; }
+    void join(Range other) {
+        if (other.empty()) return;
+        begin = std::min(begin, other.begin);
+        end = std::max(end, other.end);
+    }
+};
+
+// Rows of its source that op needs for row y. Never empty; both ends grow with y.
+Range rows_read(const Op& op, int source_height, int y) {
+    int first = y, last = y;
+    switch (op.kind) {
+        case Kind::depthwise:
+            first = y * op.stride - 1;
+            last = y * op.stride + 1;
+            break;
+        case Kind::avg_pool:
+            first = y * op.stride;
+            last = first + op.stride - 1;
+            break;
+        case Kind::global_avg_pool:
+            first = 0;
+            last = source_height - 1;
+            break;
+        case Kind::binary_conv:
+            for (const Branch& b : op.branches) {
+                first = std::min(first, y + b.dy);
+                last = std::max(last, y + b.dy);
+            }
+            break;
+        default: break;
+    }
+    return {std::max(first, 0), std::min(last, source_height - 1) + 1};
+}
+
+Range rows_read(const Model& model, const Op& op, Range y) {
+    if (y.empty()) return {};
+    const int height = model[op.source].h;
+    return {rows_read(op, height, y.begin).begin, rows_read(op, height, y.end - 1).end};
+}
+
+// Reads and writes pixel by pixel: columns [a, b) of what it makes need columns [a, b) of what it reads.
+bool pointwise(const Op& op) {
+    return (op.kind == Kind::binary_conv && !op.shifted()) || op.kind == Kind::channel_avg;
+}
+
+// Ops whose work is split by channels and that take all rows in one step when they have a segment of their own.
+bool whole(const Op& op) {
+    return (op.kind == Kind::binary_conv && !op.shifted()) || op.kind == Kind::global_avg_pool || op.kind == Kind::linear;
+}
+
+class Planner {
+public:
+    Planner(const Model& model, const std::vector<Layout>& layouts, const std::vector<size_t>& weights, int shares)
+        : model_(model), layouts_(layouts), weights_(weights), shares_(shares), readers_(model.size()) {
+        for (int i = 0; i < int(model.size()); i++) {
+            if (model[i].source >= 0) readers_[model[i].source].push_back(i);
+            if (model[i].add >= 0) readers_[model[i].add].push_back(i);
+        }
+    }
+
+    Plan make() {
+        const int shares = shares_;
+        const std::vector<int> cuts = cut();
+        Plan plan;
+        const size_t whole_maps = place_whole_maps(cuts);
+        plan.floats = whole_maps;
+        for (size_t s = 0; s + 1 < cuts.size(); s++) {
+            plan.segments.push_back({});
+            size_t end = whole_maps;  // rings of one segment reuse the place of the last one's
+            shares_ = separable(cuts[s], cuts[s + 1]) ? shares : 1;
+            for (int i = 0; i < shares_; i++) {
+                Share share = make_share(cuts[s], cuts[s + 1], i, end);
+                if (!share.steps.empty()) plan.segments.back().shares.push_back(std::move(share));
+            }
+            plan.floats = std::max(plan.floats, end);
+        }
+        return plan;
+    }
+
+private:
+    int last_reader(int op) const { return readers_[op].empty() ? op : readers_[op].back(); }
+    size_t map_floats(int op) const { return layouts_[op].row * model_[op].h; }
+
+    // Where segments begin and end. Cost in bytes moved through L3, estimated: a whole map is written and read; weights of
+    // a segment that fit L2 are streamed from there for each row, at a fraction of the cost, and from L3 if they do not fit.
+    std::vector<int> cut() const {
+        const int n = int(model_.size());
+        std::vector<double> crossing(n + 1, 0);  // of maps that a cut before op i makes whole
+        for (int i = 0; i < n; i++)
+            for (int at = i + 1; at <= last_reader(i); at++) crossing[at] += 2.0 * 4 * double(map_floats(i));
+        std::vector<double> best(n + 1, 1e300);
+        std::vector<int> from(n + 1, 0);
+        best[0] = 0;
+        for (int end = 1; end <= n; end++) {
+            double once = 0, by_row = 0;
+            for (int begin = end - 1; begin >= 0; begin--) {
+                once += double(weights_[begin]);
+                by_row += double(weights_[begin]) * model_[begin].h;
+                const bool alone = end - begin == 1;
+                const Kind kind = model_[begin].kind;
+                const double cost = alone ? once : once <= double(kWeightBudget) ? by_row / 8 : by_row;
+                if (best[begin] + cost + crossing[begin] < best[end]) {
+                    best[end] = best[begin] + cost + crossing[begin];
+                    from[end] = begin;
+                }
+                if (kind == Kind::global_avg_pool || kind == Kind::linear || model_[end - 1].kind == Kind::global_avg_pool ||
+                    model_[end - 1].kind == Kind::linear)
+                    break;  // the decoder's ops have segments of their own
+            }
+        }
+        std::vector<int> cuts{n};
+        while (cuts.back()) cuts.push_back(from[cuts.back()]);
+        std::reverse(cuts.begin(), cuts.end());
+        return cuts;
+    }
+
+    // Maps read in a later segment than they are made in, and those that nobody reads: first fit by lifetime.
+    size_t place_whole_maps(const std::vector<int>& cuts) {
+        const int n = int(model_.size());
+        std::vector<int> segment(n);
+        for (size_t s = 0; s + 1 < cuts.size(); s++)
+            for (int i = cuts[s]; i < cuts[s + 1]; i++) segment[i] = int(s);
+        whole_.assign(n, false);
+        offset_.assign(n, 0);
+        size_t end = 0;
+        for (int i = 0; i < n; i++) {
+            whole_[i] = readers_[i].empty() || segment[last_reader(i)] > segment[i];
+            if (!whole_[i]) continue;
+            const size_t size = round_up(map_floats(i), kLine);
+            std::vector<std::pair<size_t, size_t>> taken;
+            for (int j = 0; j < i; j++)
+                if (whole_[j] && segment[last_reader(j)] >= segment[i])
+                    taken.push_back({offset_[j], offset_[j] + round_up(map_floats(j), kLine)});
+            std::sort(taken.begin(), taken.end());
+            size_t at = 0;
+            for (const auto& [begin, stop] : taken) {
+                if (at + size <= begin) break;
+                at = std::max(at, stop);
+            }
+            offset_[i] = at;
+            end = std::max(end, at + size);
+        }
+        return end;
+    }
+
+    // Shares must not write the same rows of a whole map, as they would if it is also read around the edge of a share.
+    bool separable(int begin, int end) const {
+        for (int i = begin; i < end; i++)
+            if (whole_[i])
+                for (int r : readers_[i])
+                    if (r < end && !pointwise(model_[r])) return false;
+        return true;
+    }
+
+    // Share `index` of the ops [begin, end); `floats` is the arena's end so far, moved past the share's rings.
+    Share make_share(int begin, int end, int index, size_t& floats) {
+        Share share;
+        share.maps.resize(model_.size());
+        for (size_t i = 0; i < model_.size(); i++)
+            if (whole_[i]) share.maps[i] = {offset_[i], model_[i].h};
+        if (end - begin == 1 && whole(model_[begin]) && !layouts_[begin].extend) {  // extending takes all channels of a pixel
+            const Op& op = model_[begin];
+            const int units = (op.c + 63) / 64;
+            const int c0 = units * index / shares_ * 64, c1 = std::min(units * (index + 1) / shares_ * 64, op.c);
+            if (c0 < c1) share.steps.push_back({begin, 0, op.h, 0, op.w, c0, c1});
+            return share;
+        }
+        begin_ = begin;
+        need_.assign(model_.size(), {});
+        rings_.assign(model_.size(), 0);
+        rows_.clear();
+        for (int i = end - 1; i >= begin; i--) {
+            const Op& op = model_[i];
+            if (whole_[i]) need_[i].join({op.h * index / shares_, op.h * (index + 1) / shares_});
+            if (op.source >= begin) need_[op.source].join(rows_read(model_, op, need_[i]));
+            if (op.add >= begin) need_[op.add].join(need_[i]);
+        }
+        made_.resize(model_.size());
+        for (int i = begin; i < end; i++) made_[i] = need_[i].begin;
+        for (int i = end - 1; i >= begin; i--)
+            if (whole_[i] && !need_[i].empty()) pull(i, need_[i].end - 1);
+        for (int i = begin; i < end; i++)
+            if (!whole_[i] && rings_[i]) {
+                share.maps[i] = {floats, rings_[i]};
+                floats += round_up(layouts_[i].row * rings_[i], kLine);
+            }
+        share.steps = strips(rows_);
+        return share;
+    }
+
+    // Make rows of op up to y, and before each the rows it reads.
+    void pull(int i, int y) {
+        const Op& op = model_[i];
+        while (made_[i] <= y) {
+            const int row = made_[i];
+            if (op.source >= begin_) pull(op.source, rows_read(op, model_[op.source].h, row).end - 1);
+            if (op.add >= begin_) pull(op.add, row);
+            rings_[i] = std::max(rings_[i], row + 1 - oldest_needed(i));
+            rows_.push_back({i, row, row + 1, 0, op.w, 0, op.c});
+            made_[i]++;
+        }
+    }
+
+    // The first row of a map that some reader in this segment has yet to read.
+    int oldest_needed(int i) const {
+        int row = made_[i];
+        for (int r : readers_[i]) {
+            if (need_.size() <= size_t(r) || need_[r].empty() || made_[r] >= need_[r].end) continue;
+            const Op& op = model_[r];
+            if (op.source == i) row = std::min(row, rows_read(op, model_[i].h, made_[r]).begin);
+            if (op.add == i) row = std::min(row, made_[r]);
+        }
+        return row;
+    }
+
+    // Reorder runs of row steps to go strip by strip. A step may join a run if strips of the run's maps are all it reads
+    // of them, and if what it overwrites is not read by a step of the run that looks beyond its own strip.
+    std::vector<Step> strips(const std::vector<Step>& rows) const {
+        std::vector<Step> out, run;
+        const auto made_in_run = [&](int op) {
+            return std::any_of(run.begin(), run.end(), [&](const Step& s) { return s.op == op; });
+        };
+        const auto flush = [&] {
+            if (run.empty()) return;
+            int channels = 1;
+            for (const Step& s : run) channels = std::max(channels, layouts_[s.op].stride);
+            const int width = run[0].x1;
+            const int fit = int(kStrip / 4 / channels) / kStripPixels * kStripPixels;
+            const int strip = run.size() == 1 && pointwise(model_[run[0].op]) ? width : std::max(fit, kStripPixels);
+            for (int x = 0; x < width; x += strip)
+                for (Step s : run) {
+                    s.x0 = x;
+                    s.x1 = std::min(width, x + strip);
+                    out.push_back(s);
+                }
+            run.clear();
+        };
+        for (const Step& s : rows) {
+            const Op& op = model_[s.op];
+            bool joins = !run.empty() && run[0].x1 == s.x1 && !made_in_run(s.op);
+            if (joins && !pointwise(op) && made_in_run(op.source)) joins = false;
+            for (const Step& r : run)
+                if (!pointwise(model_[r.op]) && model_[r.op].source == s.op) joins = false;
+            if (!joins) flush();
+            run.push_back(s);
+        }
+        flush();
+        return out;
+    }
+
+    const Model& model_;
+    const std::vector<Layout>& layouts_;
+    const std::vector<size_t>& weights_;
+    int shares_;
+    std::vector<std::vector<int>> readers_;
+    std::vector<bool> whole_;
+    std::vector<size_t> offset_;
+    // of the share being made
+    int begin_ = 0;
+    std::vector<Range> need_;
+    std::vector<int> made_, rings_;
+    std::vector<Step> rows_;
+};
+
+}  // namespace
+
+std::vector<Layout> layouts(const Model& model, int lanes) {
+    std::vector<Layout> out;
+    for (size_t i = 0; i < model.size(); i++) {
+        const int c = model[i].c;
+        bool replicated = false;
+        for (const Op& reader : model)
+            replicated |= (reader.source == int(i) && reader.k > c) || (reader.add == int(i) && reader.c > c);
+        Layout layout;
+        layout.extend = replicated && c % lanes;
+        layout.period = layout.extend ? std::lcm(c, lanes) : int(round_up(c, lanes));
+        // Pixels a multiple of 1 kB apart fall into a few sets of L1: an odd number of lines spreads them.
+        layout.stride = layout.period + (layout.period >= 256 ? int(kLine) : 0);
+        layout.row = size_t(layout.stride) * model[i].w;
+        out.push_back(layout);
+    }
+    return out;
+}
+
+Plan make_plan(const Model& model, const std::vector<Layout>& layouts, const std::vector<size_t>& weights, int shares) {
+    return Planner(model, layouts, weights, shares).make();
+}
+
+}  // namespace bcnn

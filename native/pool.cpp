@@ -1,0 +1,108 @@
+#include "pool.h"
+
+#include <chrono>
+
+namespace bcnn {
+namespace {
+
+constexpr int kPauses = 200;                                // a few microseconds
+constexpr std::chrono::microseconds kPatience(200);         // then other threads of this core get their turn, then sleep
+
+void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+Pool::Pool(int threads) {
+    for (int i = 1; i < threads; i++) threads_.emplace_back([this, i] { wait_for_jobs(i); });
+}
+
+Pool::~Pool() {
+    stop_ = true;
+    wake_sleepers();
+    for (std::thread& thread : threads_) thread.join();
+}
+
+template <class Ready>
+void Pool::wait(const Ready& ready) {
+    for (int i = 0; i < kPauses; i++) {
+        if (ready()) return;
+        pause();
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - begin < kPatience) {
+        if (ready()) return;
+        std::this_thread::yield();
+    }
+    std::unique_lock<std::mutex> lock(mutex_);
+    sleepers_++;
+    changed_.wait(lock, ready);
+    sleepers_--;
+}
+
+// After a change of what `ready` reads. The change and this load are sequentially consistent, and so are a sleeper's counting
+// itself and its look at `ready`: one of the two sees the other.
+void Pool::wake_sleepers() {
+    if (sleepers_ == 0) return;
+    { std::lock_guard<std::mutex> lock(mutex_); }
+    changed_.notify_all();
+}
+
+void Pool::run(const std::vector<int>& pieces, const Work& work) {
+    if (threads_.empty()) {
+        for (int stage = 0; stage < int(pieces.size()); stage++)
+            for (int piece = 0; piece < pieces[stage]; piece++) work(stage, piece, 0);
+        return;
+    }
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        stage_count_ = int(pieces.size());
+        stages_ = std::make_unique<Stage[]>(pieces.size());
+        for (int i = 0; i < stage_count_; i++) stages_[i].pieces = pieces[i];
+        work_ = &work;
+        open_ = true;
+        job_++;
+    }
+    wake_sleepers();
+    take_part(0);
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        open_ = false;
+    }
+    wait([this] { return inside_ == 0; });
+}
+
+void Pool::wait_for_jobs(int thread) {
+    unsigned seen = 0;
+    while (true) {
+        wait([&] { return job_ != seen || stop_; });
+        if (stop_) return;
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            seen = job_;
+            if (!open_) continue;
+            inside_++;
+        }
+        take_part(thread);
+        inside_--;
+        wake_sleepers();
+    }
+}
+
+void Pool::take_part(int thread) {
+    for (int i = 0; i < stage_count_; i++) {
+        Stage& stage = stages_[i];
+        for (int piece; (piece = stage.next++) < stage.pieces;) {
+            (*work_)(i, piece, thread);
+            if (++stage.done == stage.pieces) wake_sleepers();
+        }
+        wait([&] { return stage.done == stage.pieces; });
+    }
+}
+
+}  // namespace bcnn

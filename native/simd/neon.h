@@ -1,0 +1,71 @@
+// NEON (AArch64): two registers of 4 floats make 8, and `cnt` counts the bits of every byte.
+// Bits of a map in 32-bit words, bit c % 32 of word c // 32; weights [group of 8][word][8].
+#pragma once
+
+#define BCNN_INLINE static inline __attribute__((always_inline))
+
+constexpr int lanes = 8;
+struct Floats {
+    float32x4_t a, b;
+};
+
+BCNN_INLINE Floats load(const float* p) { return {vld1q_f32(p), vld1q_f32(p + 4)}; }
+BCNN_INLINE void store(float* p, Floats v) {
+    vst1q_f32(p, v.a);
+    vst1q_f32(p + 4, v.b);
+}
+BCNN_INLINE Floats broadcast(float v) { return {vdupq_n_f32(v), vdupq_n_f32(v)}; }
+BCNN_INLINE Floats add(Floats x, Floats y) { return {vaddq_f32(x.a, y.a), vaddq_f32(x.b, y.b)}; }
+BCNN_INLINE Floats mul(Floats x, Floats y) { return {vmulq_f32(x.a, y.a), vmulq_f32(x.b, y.b)}; }
+BCNN_INLINE Floats prelu(Floats v, Floats slope) {
+    const Floats scaled = mul(v, slope);
+    return {vbslq_f32(vcltzq_f32(v.a), scaled.a, v.a), vbslq_f32(vcltzq_f32(v.b), scaled.b, v.b)};
+}
+BCNN_INLINE unsigned at_least(Floats x, Floats t) {
+    const uint32x4_t low = {1, 2, 4, 8}, high = {16, 32, 64, 128};
+    return vaddvq_u32(vorrq_u32(vandq_u32(vcgeq_f32(x.a, t.a), low), vandq_u32(vcgeq_f32(x.b, t.b), high)));
+}
+
+constexpr int group = 8, tile_pixels = 4, tile_groups = 2;
+typedef uint32_t Narrow;
+typedef uint32_t Wide;
+constexpr int put_bytes = 1;  // of bits of one register
+constexpr int narrow_limit = 0;
+
+BCNN_INLINE size_t bits_bytes(int k) { return size_t((k + 31) / 32) * 4; }
+BCNN_INLINE size_t weight_bytes(int k) { return bits_bytes(k) * group; }
+BCNN_INLINE void put_bits(uint8_t* bits, int vector, unsigned mask) { bits[vector] = uint8_t(mask); }
+static void pack_weight(const uint32_t* weight, int o, int k, uint8_t* out) { pack_words(weight, o, k, group, out); }
+
+BCNN_INLINE Floats counts(const Wide* n) {
+    return {vcvtq_f32_u32(vld1q_u32(n)), vcvtq_f32_u32(vld1q_u32(n + 4))};
+}
+
+template <int T, int G>
+BCNN_INLINE void dot(const uint8_t* bits, size_t bits_stride, const uint8_t* w, size_t w_group, Wide* out) {
+    const int words = int(w_group / (4 * group));
+    uint32x4_t total[T][2 * G];
+    for (int t = 0; t < T; t++)
+        for (int g = 0; g < 2 * G; g++) total[t][g] = vdupq_n_u32(0);
+    for (int begin = 0; begin < words; begin += 31) {  // a byte holds 31 * 8 = 248
+        const int end = begin + 31 < words ? begin + 31 : words;
+        uint8x16_t sum[T][2 * G];
+        for (int t = 0; t < T; t++)
+            for (int g = 0; g < 2 * G; g++) sum[t][g] = vdupq_n_u8(0);
+        for (int i = begin; i < end; i++) {
+            uint8x16_t weights[2 * G];
+            for (int g = 0; g < 2 * G; g++) weights[g] = vld1q_u8(w + g / 2 * w_group + i * 32 + g % 2 * 16);
+            for (int t = 0; t < T; t++) {
+                uint32_t word;
+                __builtin_memcpy(&word, bits + t * bits_stride + 4 * i, 4);
+                const uint8x16_t x = vreinterpretq_u8_u32(vdupq_n_u32(word));
+                for (int g = 0; g < 2 * G; g++)
+                    sum[t][g] = vaddq_u8(sum[t][g], vcntq_u8(veorq_u8(x, weights[g])));
+            }
+        }
+        for (int t = 0; t < T; t++)
+            for (int g = 0; g < 2 * G; g++) total[t][g] = vpadalq_u16(total[t][g], vpaddlq_u8(sum[t][g]));
+    }
+    for (int t = 0; t < T; t++)
+        for (int g = 0; g < 2 * G; g++) vst1q_u32(out + t * kPad + g * 4, total[t][g]);
+}

@@ -1,0 +1,80 @@
+// No intrinsics: arrays of 8 that any C++ compiler handles. The one that every machine has.
+#pragma once
+
+#define BCNN_INLINE static inline __attribute__((always_inline))
+
+constexpr int lanes = 8;
+struct Floats {
+    float v[lanes];
+};
+
+BCNN_INLINE Floats load(const float* p) {
+    Floats r;
+    for (int i = 0; i < lanes; i++) r.v[i] = p[i];
+    return r;
+}
+BCNN_INLINE void store(float* p, Floats a) {
+    for (int i = 0; i < lanes; i++) p[i] = a.v[i];
+}
+BCNN_INLINE Floats broadcast(float a) {
+    Floats r;
+    for (int i = 0; i < lanes; i++) r.v[i] = a;
+    return r;
+}
+BCNN_INLINE Floats add(Floats a, Floats b) {
+    for (int i = 0; i < lanes; i++) a.v[i] += b.v[i];
+    return a;
+}
+BCNN_INLINE Floats mul(Floats a, Floats b) {
+    for (int i = 0; i < lanes; i++) a.v[i] *= b.v[i];
+    return a;
+}
+BCNN_INLINE Floats prelu(Floats a, Floats slope) {
+    for (int i = 0; i < lanes; i++) a.v[i] = a.v[i] >= 0 ? a.v[i] : slope.v[i] * a.v[i];
+    return a;
+}
+BCNN_INLINE unsigned at_least(Floats x, Floats t) {
+    unsigned mask = 0;
+    for (int i = 0; i < lanes; i++) mask |= unsigned(x.v[i] >= t.v[i]) << i;
+    return mask;
+}
+
+// Bits of a map in 32-bit words, bit c % 32 of word c // 32; weights [group of 8][word][8].
+constexpr int group = 8, tile_pixels = 4, tile_groups = 1;
+typedef uint32_t Narrow;
+typedef uint32_t Wide;
+constexpr int put_bytes = 1;  // of bits of one register
+constexpr int narrow_limit = 0;
+
+BCNN_INLINE size_t bits_bytes(int k) { return size_t((k + 31) / 32) * 4; }
+BCNN_INLINE size_t weight_bytes(int k) { return bits_bytes(k) * group; }
+BCNN_INLINE void put_bits(uint8_t* bits, int vector, unsigned mask) { bits[vector] = uint8_t(mask); }
+static void pack_weight(const uint32_t* weight, int o, int k, uint8_t* out) { pack_words(weight, o, k, group, out); }
+
+BCNN_INLINE Floats counts(const Wide* n) {
+    Floats r;
+    for (int i = 0; i < lanes; i++) r.v[i] = float(int32_t(n[i]));
+    return r;
+}
+
+BCNN_INLINE uint32_t popcount(uint32_t v) {
+    v -= v >> 1 & 0x55555555u;
+    v = (v & 0x33333333u) + (v >> 2 & 0x33333333u);
+    v = (v + (v >> 4)) & 0x0F0F0F0Fu;
+    return v * 0x01010101u >> 24;
+}
+
+template <int T, int G>
+BCNN_INLINE void dot(const uint8_t* bits, size_t bits_stride, const uint8_t* w, size_t w_group, Wide* out) {
+    const size_t words = w_group / (4 * group);
+    for (int t = 0; t < T; t++) {
+        uint32_t sum[group] = {};
+        for (size_t i = 0; i < words; i++) {
+            uint32_t x, row[group];
+            __builtin_memcpy(&x, bits + t * bits_stride + 4 * i, 4);
+            __builtin_memcpy(row, w + i * sizeof row, sizeof row);
+            for (int c = 0; c < group; c++) sum[c] += popcount(x ^ row[c]);
+        }
+        for (int c = 0; c < group; c++) out[t * kPad + c] = sum[c];
+    }
+}

@@ -1,0 +1,212 @@
+"""Run a `Program` on the CPU: a thin, typed wrapper over the native core in native/. No torch.
+
+uint8 images N,H,W,3 -> float32 logits N,classes. The core packs the program for one instruction set (`isa`) and plans it for a
+number of threads when an `Engine` is made; the logits have the same bits for every choice of both, and equal `interpret`'s.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from bcnn import _core, images
+from bcnn import program as p
+from bcnn.errors import UserError, nearest
+
+Picture = NDArray[np.uint8] | Image.Image | str | Path  # what a person may hand over as one image
+MAX_THREADS = 256  # far above any machine this is for, far below what an operating system refuses
+
+
+@dataclass(frozen=True)
+class Isa:
+    """An instruction set built into this package."""
+
+    name: str
+    supported: bool  # by this machine
+    active: bool  # what an engine uses unless told otherwise
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an op class costs in one image, on one thread. `seconds` has one entry per repeat."""
+
+    kind: str
+    seconds: tuple[float, ...]
+    macs: int  # binary multiply-accumulates; 0 for real ops
+
+
+def isas() -> tuple[Isa, ...]:
+    """The instruction sets built into this package, best first."""
+    active = choose_isa(None)
+    return tuple(Isa(name, supported, name == active) for name, supported in _core.isas())
+
+
+def choose_isa(name: str | None) -> str:
+    """`name`, or what BCNN_ISA says, or the best this machine has."""
+    where = "isa"
+    if name is None and "BCNN_ISA" in os.environ:
+        name, where = os.environ["BCNN_ISA"], "BCNN_ISA"
+    built = dict(_core.isas())
+    supported = [isa for isa, works in built.items() if works]
+    if name is None:
+        return supported[0]
+    if name not in built:
+        raise UserError(f"{where}: unknown instruction set {name!r}; {nearest(name, built)}")
+    if not built[name]:
+        raise UserError(f"{where}: this machine has no {name}; it supports {', '.join(supported)}")
+    return name
+
+
+class Engine:
+    """A program, ready to run. Safe to call from several threads and after fork; calls of one engine take turns."""
+
+    def __init__(self, program: p.Program, isa: str | None = None, threads: int | None = None) -> None:
+        if threads is None:
+            threads = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, MAX_THREADS)
+        if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MAX_THREADS:
+            raise UserError(f"threads is {threads!r}, not a whole number from 1 to {MAX_THREADS}")
+        self.program = program
+        self.isa = choose_isa(isa)
+        self.threads = threads
+        self._core = _core.Engine(_builder(program), self.isa, threads)
+
+    @property
+    def peak_memory(self) -> int:
+        """Bytes of feature maps and scratch while one image runs; weights and the image itself are not counted."""
+        return self._core.peak_memory
+
+    @property
+    def weight_memory(self) -> int:
+        """Bytes of weights and other parameters as packed for this instruction set."""
+        return self._core.weight_memory
+
+    def run(self, batch: NDArray[np.uint8]) -> p.Floats:
+        """Logits N,classes of uint8 images N,H,W,3 that have exactly the program's size."""
+        height, width, _ = self.program.shapes[0]
+        if not isinstance(batch, np.ndarray) or batch.dtype != np.uint8 or batch.shape[1:] != (height, width, 3):
+            got = f"{batch.dtype} {batch.shape}" if isinstance(batch, np.ndarray) else type(batch).__name__
+            raise UserError(f"batch is {got}, not the uint8 (N, {height}, {width}, 3) that the program reads")
+        return self._core.run(np.ascontiguousarray(batch))
+
+    def __call__(self, pictures: Picture | Sequence[Picture]) -> p.Floats:
+        """Logits N,classes of one image (N = 1) or several: uint8 arrays H,W,3 or N,H,W,3, PIL images, paths, or a list of those."""
+        return self.run(self.fit(pictures))
+
+    def fit(self, pictures: Picture | Sequence[Picture]) -> NDArray[np.uint8]:
+        """One or several images as the batch that `run` takes, resized and cropped as in evaluation where they have another size."""
+        if isinstance(pictures, np.ndarray) and pictures.ndim == 4:
+            if pictures.dtype == np.uint8 and pictures.shape[1:] == (*self.program.shapes[0][:2], 3):
+                return pictures
+            pictures = list(pictures)
+        if isinstance(pictures, (np.ndarray, Image.Image, str, Path)):
+            pictures = [pictures]
+        if not isinstance(pictures, Sequence):
+            raise UserError(f"cannot read images from {type(pictures).__name__}; give an array, a PIL image, a path or a list of those")
+        size = self.program.shapes[0][:2]
+        fitted = [images.fit(_rgb(picture), size, self.program.crop) for picture in pictures]
+        return np.stack(fitted) if fitted else np.empty((0, *size, 3), np.uint8)
+
+    def predict(self, pictures: Picture | Sequence[Picture], top: int = 5) -> list[list[tuple[str, float]]]:
+        """For every image the `top` likeliest classes with their probabilities; without class names, their numbers."""
+        logits = self(pictures).astype(np.float64)
+        exp = np.exp(logits - logits.max(axis=1, keepdims=True))
+        probabilities = exp / exp.sum(axis=1, keepdims=True)
+        names = self.program.labels or tuple(str(i) for i in range(logits.shape[1]))
+        order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
+        return [[(names[i], float(row[i])) for i in best] for row, best in zip(probabilities, order, strict=True)]
+
+    def maps(self, image: NDArray[np.uint8]) -> list[p.Floats]:
+        """Map i, float32 H,W,C, is what op i makes: copied row by row out of the engine's real run of one image."""
+        return self._core.maps(np.ascontiguousarray(self._one(image)))
+
+    def profile(self, image: NDArray[np.uint8], repeats: int = 20) -> list[Cost]:
+        """What each op class costs, on one thread. Reading the clock between steps adds a few per cent."""
+        image = np.ascontiguousarray(self._one(image))
+        runs = np.array([self._core.profile(image) for _ in range(repeats)])
+        kinds = [_kind(op) for op in self.program.ops]
+        costs = []
+        for kind in dict.fromkeys(kinds):
+            ops = [i for i, other in enumerate(kinds) if other == kind]
+            macs = sum(binary_macs(self.program, i) for i in ops)
+            costs.append(Cost(kind, tuple(runs[:, ops].sum(axis=1).tolist()), macs))
+        return costs
+
+    def profile_ops(self, image: NDArray[np.uint8], repeats: int = 20) -> NDArray[np.float64]:
+        """Seconds per op, repeats,ops."""
+        image = np.ascontiguousarray(self._one(image))
+        return np.array([self._core.profile(image) for _ in range(repeats)])
+
+    def _one(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        height, width, _ = self.program.shapes[0]
+        if not isinstance(image, np.ndarray) or image.dtype != np.uint8 or image.shape != (height, width, 3):
+            got = f"{image.dtype} {image.shape}" if isinstance(image, np.ndarray) else type(image).__name__
+            raise UserError(f"image is {got}, not the uint8 {(height, width, 3)} that the program reads")
+        return image
+
+
+def binary_macs(program: p.Program, index: int) -> int:
+    """Binary multiply-accumulates of one op for one image."""
+    op = program.ops[index]
+    if not isinstance(op, p.BinaryConv):
+        return 0
+    height, width, channels = program.shapes[index]
+    return height * width * channels * sum(branch.threshold.size for branch in op.branches)
+
+
+def _kind(op: p.Op) -> str:
+    kinds = {p.Input: "input", p.BinaryConv: "binary conv", p.DepthwiseConv: "depth wise", p.AvgPool: "pool", p.ChannelAvg: "pool"}
+    return kinds.get(type(op), "decoder")
+
+
+def _rgb(picture: Any) -> Image.Image:
+    if isinstance(picture, (str, Path)):
+        return images.open_rgb(picture)
+    if isinstance(picture, Image.Image):
+        return images.rgb(picture)
+    if isinstance(picture, np.ndarray) and picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3:
+        return Image.fromarray(picture)
+    got = f"{picture.dtype} {picture.shape}" if isinstance(picture, np.ndarray) else type(picture).__name__
+    raise UserError(f"cannot read an image from {got}; give a uint8 array H,W,3, a PIL image or a path")
+
+
+def _builder(program: p.Program) -> _core.Builder:
+    builder = _core.Builder()
+    for op, shape in zip(program.ops, program.shapes, strict=True):
+        _append(builder, op, shape)
+    return builder
+
+
+def _append(to: _core.Builder, op: p.Op, shape: p.Shape) -> None:
+    if isinstance(op, p.Input):
+        to.input(shape, _array(op.scale), _array(op.offset), _maybe(op.intensity))
+    elif isinstance(op, p.BinaryConv):
+        k = op.branches[0].threshold.size
+        to.binary_conv(shape, op.source, k, op.identity, _maybe(op.slope), op.add, op.prelu_after_add)
+        for b in op.branches:
+            weight = np.ascontiguousarray(b.weight)
+            to.branch(_array(b.threshold), weight, _array(b.scale), _array(b.offset), *b.shift)
+    elif isinstance(op, p.DepthwiseConv):
+        to.depthwise_conv(shape, op.source, _array(op.weight), _array(op.offset), _maybe(op.slope), op.stride)
+    elif isinstance(op, p.AvgPool):
+        to.avg_pool(shape, op.source, op.stride)
+    elif isinstance(op, p.ChannelAvg):
+        to.channel_avg(shape, op.source)
+    elif isinstance(op, p.GlobalAvgPool):
+        to.global_avg_pool(shape, op.source)
+    else:
+        to.linear(shape, op.source, _array(op.weight), _array(op.bias))
+
+
+def _array(floats: p.Floats) -> p.Floats:
+    return np.ascontiguousarray(floats)
+
+
+def _maybe(floats: p.Floats | None) -> p.Floats | None:
+    return None if floats is None else _array(floats)
