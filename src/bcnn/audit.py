@@ -24,8 +24,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 # Operations by the last part of their aten name. The pattern also catches ones that torch may add or a backend may bring.
-PRODUCT = re.compile(r"(^|_)(conv\w*|mm|bmm|\w*matmul|addmm\w*|baddbmm|addbmm|linear|einsum|rnn\w*|lstm|gru|\w*attention\w*)$|_mm_|_rnn_|_attention")
-NOT_A_PRODUCT = re.compile(r"backward|^native_|_weight$")
+PRODUCT = re.compile(r"(^|_)(conv\w*|\w*mm|matmul|addmm_\w+|rnn\w*|lstm\w*|gru\w*)$|linear$|attention")
+NOT_A_PRODUCT = re.compile(r"backward|_weight$")
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,8 @@ def _wider(a: Operation, b: Operation) -> Operation:
 
 def _record(module: nn.Module, parameters: dict[str, Tensor], inputs: tuple[Any, ...]) -> list[Operation]:
     stack: list[str] = []
-    with _named_calls(module, stack), _Recorder(stack) as recorder:
+    recorder = _Recorder(stack)
+    with _named_calls(module, stack), recorder:
         torch.func.functional_call(module, parameters, inputs)
     return recorder.operations
 
@@ -139,18 +140,21 @@ def _named_calls(module: nn.Module, stack: list[str]) -> Iterator[None]:
         yield
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Notes every product on its way to a kernel. Composite functions (linear, matmul, einsum) arrive as what they are made of."""
 
     def __init__(self, stack: list[str]) -> None:
-        super().__init__()
-        self.stack, self.operations = stack, list[Operation]()
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.stack = stack
+        self.operations: list[Operation] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__
-        if name in READERS or func.overloadpacket in flop_registry or (
-            PRODUCT.search(name) and not NOT_A_PRODUCT.search(name)
+        if (
+            name in READERS
+            or func.overloadpacket in flop_registry
+            or (PRODUCT.search(name) and not NOT_A_PRODUCT.search(name))
         ):
             module = self.stack[-1] if self.stack else ""
             for product in READERS.get(name, _unknown)(args, out):
@@ -193,13 +197,13 @@ def _convolution(args: Any, out: Tensor) -> Iterator[Operation]:
 def _attention(args: Any, _out: Any) -> Iterator[Operation]:
     """softmax(q k') v: two products; the first operand of the second is real, whatever q and k are."""
     q, k, v = args[:3]
-    (batch, rows, depth), columns = (math.prod(q.shape[:-2]), *q.shape[-2:]), k.shape[-2]
+    batch, rows, depth, columns = math.prod(q.shape[:-2]), q.shape[-2], q.shape[-1], k.shape[-2]
     yield Operation("", "", (width(q), width(k)), rows, depth, columns, batch)
     yield Operation("", "", (q.element_size() * 8, width(v)), rows, columns, v.shape[-1], batch)
 
 
 def _unknown(args: Any, out: Any) -> Iterator[Operation]:
-    """A product this module cannot read: reported with the widths and sizes of its two largest tensors, never passed over."""
+    """A product this module cannot read is never passed over: the widths of its two largest tensors, sizes guessed from them."""
     tensors = sorted((a for a in args if isinstance(a, Tensor)), key=Tensor.numel, reverse=True)[:2]
     if len(tensors) == 2:
         (a, b), made = tensors, out if isinstance(out, Tensor) else out[0]

@@ -41,8 +41,13 @@ def ace(module: Node) -> float:
 CONVENTIONS: dict[str, Callable[[Node], float]] = {f.__name__: f for f in (paper, reactnet, bireal, bnext, ace)}
 
 
-def operations(node: Node, convention: str = "paper") -> float:
-    """Normalised operations of a part of the network; an unknown convention is a `UserError`."""
-    if convention not in CONVENTIONS:
-        raise UserError(f"unknown convention {convention!r}; {nearest(convention, CONVENTIONS)}")
-    return sum(map(CONVENTIONS[convention], node.leaves()))
+def convention(name: str) -> Callable[[Node], float]:
+    """The rule of that name; an unknown one is a `UserError`."""
+    if name not in CONVENTIONS:
+        raise UserError(f"unknown convention {name!r}; {nearest(name, CONVENTIONS)}")
+    return CONVENTIONS[name]
+
+
+def operations(node: Node, name: str = "paper") -> float:
+    """Normalised operations of a part of the network, by the convention of that name."""
+    return sum(map(convention(name), node.leaves()))

@@ -34,7 +34,9 @@ class Counts:
     signs: int = 0
     prelus: int = 0
     weight_bytes: int = 0  # as packed: a bit a binary weight in 32-bit words per output channel, float32 for the rest
-    map_bytes: int = 0  # written, layer by layer: float32 maps and the bits of every sign. Traffic, not a peak: `peak_map_bytes`
+    map_bytes: int = (
+        0  # written, layer by layer: float32 maps and the bits of every sign. Traffic, not a peak: `peak_map_bytes`
+    )
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -209,4 +211,4 @@ def peak_map_bytes(config: NetworkConfig) -> int:
             pooled = min(block.channels_in, block.channels) * pixels
             steps += [x + out + pooled, pooled + 2 * out, 3 * out]  # pool; identity module; conv3
         peak = max(peak, *steps)
-    return 4 * peak
+    return 4 * max(peak, out + block.channels, block.channels + config.classes)  # the decoder's two modules

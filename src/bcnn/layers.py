@@ -35,9 +35,7 @@ class Replicate(nn.Module):
         if self.channels > self.channels_in:
             copies = -(-self.channels // self.channels_in)
             return torch.cat([x] * copies, dim=1)[:, : self.channels]
-        parts = torch.split(
-            x, self.channels, dim=1
-        )  # the last part may be shorter: its absent channels are not averaged
+        parts = torch.split(x, self.channels, dim=1)  # the last may be shorter: its absent channels are not averaged
         total: Tensor = parts[0]
         for part in parts[1:]:
             total = total + F.pad(part, (0, 0, 0, 0, 0, self.channels - part.shape[1]))
