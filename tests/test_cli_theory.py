@@ -43,13 +43,10 @@ def test_a_known_lipschitz_constant_is_used() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("x*x", "--d", "0.25", "--q", "4"),
-        ("x, 1 - x", "--d", "0.25", "--q", "4", "--no-ends"),
+        ("x, 3", "--d", "0.25", "--q", "4", "--no-ends"),
         ("x*y", "--d", "0.5", "--q", "4", "--domain", "-1,1", "--domain", "0,1"),
         ("x*y + z", "--d", "0.5", "--q", "2"),
         ("x, y, x*y", "--d", "0.5", "--q", "2"),
-        ("step", "--d", "0.5", "--q", "4"),
-        ("3", "--d", "0.5", "--q", "4"),
     ],
 )
 def test_a_picture_is_drawn(arguments: tuple[str, ...], tmp_path) -> None:
@@ -63,12 +60,17 @@ def test_a_picture_is_drawn(arguments: tuple[str, ...], tmp_path) -> None:
 def test_the_implications_are_drawn(tmp_path) -> None:
     path = tmp_path / "out.svg"
     run("sin(1/(x + 0.1))", "--d", "0.1", "--q", "4", "--implications", str(path))
-    assert b"adaptive" in path.read_bytes() or path.stat().st_size > 20_000
+    assert path.read_bytes().count(b"<path") > 100
 
 
 def test_an_adaptive_tiling_is_asked_for_by_an_option() -> None:
     chirp = ("sin(1/(x + 0.1))", "--d", "0.05", "--q", "16")
     assert float(row(run(*chirp, "--adaptive"), "largest error")) < float(row(run(*chirp), "largest error"))
+
+
+def test_the_default_d_divides_every_domain() -> None:
+    output = run("x*y", "--domain", "-1,1", "--domain", "0,0.3", "--q", "2")
+    assert row(output, "rectangles") == "441"  # 21 x 21
 
 
 def test_jumps_and_domains_may_be_formulas() -> None:
@@ -87,14 +89,16 @@ def test_a_packed_file_computes_the_function(tmp_path) -> None:
 @pytest.mark.parametrize("name", ["step", "sinc"])
 def test_an_example_stays_within_its_bound(name: str) -> None:
     output = run(name)
-    assert float(row(output, "largest error")) <= 1.05 * float(row(output, "error bound"))  # the bound's slopes are estimates
+    assert float(row(output, "largest error")) <= 1.05 * float(
+        row(output, "error bound")
+    )  # the bound's slopes are estimates
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (("sin(6*",), "found the end at character 7"),
-        (("sink(x)",), "did you mean 'sinc'?"),
+        (("sine(x)",), "did you mean 'sin'?"),
         (("x", "--d", "0.3"), "does not divide the interval [0, 1]"),
         (("x", "--q", "0"), "Q is the number of sub branches"),
         (("1/x", "--jumps", "0"), "f is not finite at (0)"),
@@ -105,7 +109,7 @@ def test_an_example_stays_within_its_bound(name: str) -> None:
         (("x", "--plot", "out.doc"), "ends in .png, .svg, .pdf"),
         (("x", "--plot", "no/such/folder/out.png"), "there is no folder no/such/folder"),
         (("x", "--d", "1e-6"), "more than the limit of 1,024 MiB"),
-        (("x*y", "--implications", "out.png"), "this one has 2 coordinates"),
+        (("x*y", "--implications", "out.png"), "'x*y' has 2 coordinates"),
     ],
 )
 def test_bad_input_is_one_sentence(arguments: tuple[str, ...], says: str) -> None:

@@ -53,7 +53,9 @@ def test_without_ends_there_are_the_papers_branches_and_rectangles() -> None:
 def test_layer1_makes_rectangles_of_height_1_that_are_exactly_0_outside(ends: bool) -> None:
     network = approximate(sine, (-1, 2), 0.25, 8, ends=ends)
     (tiling,) = network.plan.tilings
-    x = np.concatenate([np.linspace(-2, 3, 999), tiling.edges, np.nextafter(tiling.edges, np.float32(-9))]).astype(np.float32)
+    x = np.concatenate([np.linspace(-2, 3, 999), tiling.edges, np.nextafter(tiling.edges, np.float32(-9))]).astype(
+        np.float32
+    )
     rectangles, _, _ = layer_maps(network, x)
     wanted = (tiling.edges[:-1, None] <= x) & (x < tiling.edges[1:, None])
     assert np.array_equal(rectangles, wanted.astype(np.float32))
@@ -280,6 +282,16 @@ def test_an_adaptive_tiling_has_as_many_cells_and_a_smaller_error_where_f_varies
     assert sup_error(adaptive, chirp, 2000) < sup_error(uniform, chirp, 2000) / 2
 
 
+def test_an_adaptive_tiling_spends_no_cells_on_a_jump_that_has_its_own_branch() -> None:
+    def f(x):
+        return np.sin(3 * x) + np.where(x < 4.0043, 0.0, 5.0)
+
+    named = make_plan(f, (4, 4.01), 0.00125, 8, adaptive=True, jumps=[4.0043]).tilings[0]
+    assert np.diff(named.edges).max() < 2 * 0.00125
+    unnamed = make_plan(f, (4, 4.01), 0.00125, 8, adaptive=True).tilings[0]
+    assert (np.diff(unnamed.edges) > 0).all()
+
+
 def test_sub_branches_grow_with_the_range_of_f() -> None:
     subs = [budget(make_plan(lambda x, a=a: a * sine(x), (0, 1), 0.05, 64)).sub_branches for a in (1, 2, 4)]
     assert subs[1] == pytest.approx(2 * subs[0], rel=0.02)
@@ -352,6 +364,8 @@ def test_building_one_leaves_the_random_state_alone() -> None:
         ((sine, (0, 1), 0.1, 1e300), {}, "Q = 1e+300 asks for about"),
         ((sine, (1, 0), 0.1, 4), {}, "the domain [1, 0] must be two finite numbers"),
         ((sine, (0, float("inf")), 0.1, 4), {}, "must be two finite numbers"),
+        ((sine, (0, 1, 2), 0.1, 4), {}, "domain is (x_min, x_max) or one such pair a coordinate"),
+        ((sine, (0, 1), "wide", 4), {}, "d and jumps are numbers"),
         ((sine, (0, 1), 1, 4), {"ends": False}, "no cell is left"),
         ((sine, (1e9, 1e9 + 1), 0.25, 4), {}, "narrower than float32 can tell apart"),
         ((sine, (0, 1), 0.1, 4), {"jumps": [2]}, "the jump at 2 lies outside the domain [0, 1]"),
@@ -362,7 +376,7 @@ def test_building_one_leaves_the_random_state_alone() -> None:
         ((lambda x: x, [(0, 1)] * 2, 0.5, 1), {}, "f must take 2 arrays and return one"),
         ((lambda x: math.sin(x), (0, 1), 0.5, 1), {}, "f must take 1 arrays and return one"),
         ((lambda x: x[:2], (0, 1), 0.1, 1), {}, "f returned an array of shape (1, 2) for 11 points"),
-        ((lambda x, y: x, [(0, 1)] * 2, (0.5,), 1), {}, "the domain has 2 coordinates, but d has 1"),
+        ((lambda x, y: x, [(0, 1)] * 2, (0.5,) * 3, 1), {}, "the domain has 2 coordinates, but d has 3"),
         ((lambda x, y: x, [(0, 1)] * 2, 0.5, 1), {"channels": 1}, "the input map has 1 channels, but the function 2 coordinates"),
     ],
 )  # fmt: skip

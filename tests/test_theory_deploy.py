@@ -106,5 +106,7 @@ def test_the_engine_runs_a_batch_of_points() -> None:
 
 
 def test_a_network_that_does_not_read_rgb_says_how_to_make_one_that_does() -> None:
-    with pytest.raises(UserError, match=r"reads 1 channels: a program reads RGB; make it with approximate\(..., channels=3\)"):
+    with pytest.raises(
+        UserError, match=r"reads 1 channels: a program reads RGB; make it with approximate\(..., channels=3\)"
+    ):
         lower(approximate(np.sin, (0, 1), 0.5, 4))

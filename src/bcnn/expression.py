@@ -52,7 +52,8 @@ _OPERATORS: dict[str, Callable[..., Array]] = {
 }  # fmt: skip
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_]\w*)|(?P<mark>\*\*|[-+*/%^(),]))", re.ASCII
+    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_]\w*)|(?P<mark>\*\*|[-+*/%^(),]))",
+    re.ASCII,
 )
 
 
@@ -104,7 +105,9 @@ class Expression:
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
         values = dict(zip(VARIABLES, arrays, strict=False))
         with np.errstate(all="ignore"):
-            return np.stack([np.broadcast_to(np.asarray(_run(steps, values), np.float64), shape) for steps in self.outputs])
+            return np.stack(
+                [np.broadcast_to(np.asarray(_run(steps, values), np.float64), shape) for steps in self.outputs]
+            )
 
 
 def parse(text: str) -> Expression:

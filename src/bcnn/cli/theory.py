@@ -29,8 +29,12 @@ def approximate(
             "or an example: step, sinc, ripple, picture."
         ),
     ],
-    d: Annotated[float | None, typer.Option("--d", help="Width of the rectangles; must divide the domain. [0.01 of it]")] = None,
-    q: Annotated[float | None, typer.Option("--q", help="Q: sub branches for a height of 1. [64 for x, 16 for more]")] = None,
+    d: Annotated[
+        float | None, typer.Option("--d", help="Width of the rectangles; must divide the domain. [a hundredth of it]")
+    ] = None,
+    q: Annotated[
+        float | None, typer.Option("--q", help="Q: sub branches for a height of 1. [64 for x, 16 for more]")
+    ] = None,
     domain: Annotated[
         list[str] | None, typer.Option(help="MIN,MAX of x; give it again for y and z. The default is 0,1.")
     ] = None,
@@ -39,8 +43,12 @@ def approximate(
     ] = None,
     ends: Annotated[bool | None, typer.Option("--ends/--no-ends", help="Half-width rectangles at both ends.")] = None,
     adaptive: Annotated[bool, typer.Option(help="Narrow rectangles where f varies much.")] = False,
-    lipschitz: Annotated[float | None, typer.Option(help="A known Lipschitz constant of f, for the bound. [estimated]")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw f, its network, the error, the convergence over d and Q.")] = None,
+    lipschitz: Annotated[
+        float | None, typer.Option(help="A known Lipschitz constant of f, for the bound. [estimated]")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw f, its network, the error, the convergence over d and Q.")
+    ] = None,
     implications: Annotated[Path | None, typer.Option(help="Draw section 3.2 for a function of x.")] = None,
     pack: Annotated[Path | None, typer.Option(help="Write the network as a packed file for the engine.")] = None,
 ) -> None:
@@ -52,23 +60,32 @@ def approximate(
     """
     for path in (plot, implications):
         _check_picture(path)
-    title, setting, width, steps = _setting(function, domain, d, q, jumps, ends, adaptive, lipschitz)
+    title, setting, widths, steps = _setting(function, domain, d, q, jumps, ends, adaptive, lipschitz)
+    if implications is not None and len(widths) > 1:
+        raise UserError(f"--implications draws a function of x alone; {function!r} has {len(widths)} coordinates")
 
     from bcnn import theory
     from bcnn.theory.bound import errors
 
     with err.status("Building and measuring ..."):
         channels = None if pack is None else 3
-        network = theory.Approximator(setting.plan(width, steps, channels=channels))
+        network = theory.Approximator(setting.plan(widths, steps, channels=channels))
         largest, mean = errors(network, setting.f)
         bound = setting.bound(network.plan)
     _print(title, network, largest, mean, bound, known=lipschitz is not None)
     if plot is not None:
-        _plot(setting, network, width, steps, title, plot)
+        _plot(setting, network, widths[0], steps, title, plot)
     if implications is not None:
         from bcnn.theory.implications import draw_implications
 
-        draw_implications(setting, width, steps, title, implications, track=lambda items: track(items, "Drawing", console=err, transient=True))
+        draw_implications(
+            setting,
+            widths[0],
+            steps,
+            title,
+            implications,
+            track=lambda items: track(items, "Drawing", console=err, transient=True),
+        )
         out.print(f"Wrote {escape(str(implications))}")
     if pack is not None:
         _pack(network, title, pack)
@@ -83,30 +100,31 @@ def _setting(
     ends: bool | None,
     adaptive: bool,
     lipschitz: float | None,
-) -> tuple[str, Setting, float, float]:
+) -> tuple[str, Setting, tuple[float, ...], float]:
     """What was asked for; an example's own settings stand where an option was not given."""
     from bcnn import expression
     from bcnn.theory.convergence import Setting
     from bcnn.theory.examples import EXAMPLES, Example
 
-    given = [_numbers(text, "--domain", count=2) for text in domain or []]
+    given = tuple(_numbers(text, "--domain", count=2) for text in domain or [])
     if function in EXAMPLES:
         example = EXAMPLES[function]
     else:
         f = expression.parse(function)
         k = max(f.inputs, len(given))
-        low, high = given[0][:2] if given else (0.0, 1.0)
-        example = Example(function, f, ((low, high),) * k, (high - low) / (100 if k == 1 else 20 if k == 2 else 8), 64 if k == 1 else 16)
-    spans = tuple((pair[0], pair[1]) for pair in given) or example.domain
-    if len(spans) == 1:
-        spans = spans * len(example.domain)
-    if len(spans) != len(example.domain):
-        raise UserError(f"{function!r} has {len(example.domain)} coordinates, but --domain was given {len(given)} times")
+        example = Example(function, f, ((0.0, 1.0),) * k, d=1 / {1: 100, 2: 20}.get(k, 8), Q=64 if k == 1 else 16)
+    k = len(example.domain)
+    if len(given) not in (0, 1, k):
+        raise UserError(f"{function!r} has {k} coordinates, but --domain was given {len(given)} times")
+    spans = tuple((low, high) for low, high in given) * (k if len(given) == 1 else 1) or example.domain
+    # The default is as many cells as on the example's own domain.
+    shares = [example.d / (high - low) for low, high in example.domain]
+    widths = tuple(share * (high - low) for share, (low, high) in zip(shares, spans, strict=True))
     cuts = example.jumps if jumps is None else tuple(_numbers(text, "--jumps") for text in jumps)
-    if cuts and len(cuts) != len(spans):
-        raise UserError(f"{function!r} has {len(spans)} coordinates, but --jumps was given {len(cuts)} times")
+    if cuts and len(cuts) != k:
+        raise UserError(f"{function!r} has {k} coordinates, but --jumps was given {len(cuts)} times")
     setting = Setting(example.f, spans, example.ends if ends is None else ends, cuts, adaptive, lipschitz)
-    return example.title, setting, example.d if d is None else d, example.Q if q is None else q
+    return example.title, setting, widths if d is None else (d,) * k, example.Q if q is None else q
 
 
 def _numbers(text: str, option: str, count: int | None = None) -> tuple[float, ...]:
@@ -155,7 +173,9 @@ def _plot(setting: Setting, network: Approximator, d: float, q: float, title: st
     from bcnn.theory.plots import draw
 
     sweep = halvings(setting, d, q)
-    points: list[Point] = list(track(converge(setting, sweep), "Networks", total=sweep.size, console=err, transient=True))
+    points: list[Point] = list(
+        track(converge(setting, sweep), "Networks", total=sweep.size, console=err, transient=True)
+    )
     with err.status("Drawing ..."):
         draw(setting, network, points, title, path)
     out.print(f"Wrote {escape(str(path))}")

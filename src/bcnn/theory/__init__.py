@@ -1,10 +1,10 @@
 """Section 3 of the paper as code: a 3 layer binary network approximates any function (Fig. 1).
 
-    f -> tiling (cells) -> plan (values, sub branches) -> construction (the network)
-                              |-> budget: what it costs      |-> bound: how far it can be from f
+f -> tiling (cells) -> plan (values, sub branches) -> construction (the network)
+                          |-> budget: what it costs      |-> bound: how far it can be from f
 
-    >>> network = approximate(lambda x: np.sin(6 * x), (0, 1), d=0.01, Q=64)
-    >>> y = evaluate(network, np.linspace(0, 1, 1000))
+>>> network = approximate(lambda x: np.sin(6 * x), (0, 1), d=0.01, Q=64)
+>>> y = evaluate(network, np.linspace(0, 1, 1000))
 """
 
 from bcnn.theory.bound import error_bound, estimate_lipschitz, sup_error

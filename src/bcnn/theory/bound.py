@@ -31,7 +31,7 @@ from bcnn.theory.plan import Function, Plan, grid, sample
 from bcnn.theory.tiling import Floats64, Tiling
 
 SLOPE_POINTS = {1: 17, 2: 5, 3: 3}  # looked at per cell and coordinate to estimate slopes
-PROBES = {1: 20_000, 2: 256, 3: 40}  # per coordinate, at most, to measure an error ...
+PROBES = {1: 8_000, 2: 256, 3: 40}  # per coordinate, at most, to measure an error ...
 WORK = 8 << 30  # ... and binary MACs to spend on it: seconds
 
 
@@ -51,7 +51,9 @@ def error_bound(
     else:
         constants = np.asarray(lipschitz, np.float64)
         if constants.ndim and constants.shape != reach.shape:
-            raise UserError(f"lipschitz has the shape {constants.shape}; it must be one number or one per cell {reach.shape}")
+            raise UserError(
+                f"lipschitz has the shape {constants.shape}; it must be one number or one per cell {reach.shape}"
+            )
         variation = float((constants * reach).max())
     return variation + 1 / (2 * plan.Q) + rounding(plan)
 

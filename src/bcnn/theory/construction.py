@@ -34,13 +34,16 @@ add the real x to rectangles, and it cannot exist where a layer makes more chann
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bcnn.layers import Branch, Replicate
 from bcnn.theory.plan import MEMORY_LIMIT, Function, Interval, Plan, make_plan
+from bcnn.theory.tiling import Floats32
 
 CHUNK = 1 << 24  # values of the largest map made at once by `evaluate`: 64 MiB
 
@@ -53,19 +56,21 @@ class BinaryLayer(nn.Module):
         out, channels = weights[0].shape
         self.replicate = Replicate(channels_in, channels)
         with torch.random.fork_rng(devices=[]):  # a Branch draws initial weights; these are replaced
-            self.branches = nn.ModuleList(Branch(channels, bias, channels_out=out) for bias in biases)
-        self.prelu = nn.PReLU(out, init=0.0) if rectify else None
+            branches = [Branch(channels, bias, channels_out=out) for bias in biases]
         with torch.no_grad():
-            for branch, weight in zip(self.branches, weights, strict=True):
+            for branch, weight in zip(branches, weights, strict=True):
                 branch.weight.copy_(weight[:, :, None, None])
+        self.branches = nn.ModuleList(branches)
+        self.prelu = nn.PReLU(out, init=0.0) if rectify else None
 
-    def normalise(self, branch: int, scale: float, offset: Tensor) -> None:
-        """Batch norm as scale * dot + offset, exactly: mean 0, variance 1, eps 0."""
-        norm = self.branches[branch].norm
-        norm.eps = 0.0
+    def normalise(self, index: int, scale: float, offset: Tensor) -> None:
+        """Batch norm of a branch as scale * dot + offset, exactly: mean 0, variance 1, eps 0."""
+        branch = self.branches[index]
+        assert isinstance(branch, Branch)  # a ModuleList forgets the type
+        branch.norm.eps = 0.0
         with torch.no_grad():
-            norm.weight.fill_(scale)
-            norm.bias.copy_(offset)
+            branch.norm.weight.fill_(scale)
+            branch.norm.bias.copy_(offset)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.replicate(x)
@@ -125,7 +130,7 @@ def approximate(
     return Approximator(plan)
 
 
-def evaluate(network: Approximator, *coordinates: np.ndarray) -> np.ndarray:
+def evaluate(network: Approximator, *coordinates: NDArray[Any]) -> Floats32:
     """[M, points] float32: the network at points, each a 1 x 1 map, in chunks that bound the memory."""
     points = np.stack([np.asarray(axis, np.float32).ravel() for axis in coordinates], axis=1)
     x = torch.from_numpy(points[:, np.arange(network.plan.channels) % len(coordinates)])
@@ -133,7 +138,8 @@ def evaluate(network: Approximator, *coordinates: np.ndarray) -> np.ndarray:
     with torch.no_grad():
         # Points lie along a row of one map: a convolution is far faster over pixels than over a batch of 1 x 1 maps.
         parts = [network(part.T[None, :, None, :])[0, :, 0, :] for part in torch.split(x, step)]
-    return torch.cat(parts, dim=1).numpy()
+    made: Floats32 = torch.cat(parts, dim=1).numpy()
+    return made
 
 
 # --- the layers, in the numbered steps above ------------------------------------------------------------------------

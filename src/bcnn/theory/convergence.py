@@ -72,5 +72,3 @@ def converge(setting: Setting, sweep: Sweep) -> Iterator[Point]:
             plan = setting.plan(widths, q)
             largest, mean = errors(Approximator(plan), setting.f, points)
             yield Point(widths[0], q, largest, mean, setting.bound(plan))
-
-

@@ -12,7 +12,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bcnn.errors import UserError
 from bcnn.theory.bound import errors
 from bcnn.theory.budget import budget
 from bcnn.theory.construction import Approximator, evaluate
@@ -30,10 +29,6 @@ def draw_implications(
     setting: Setting, d: float, q: float, title: str, path: Path, track: Track[int] = lambda items: items
 ) -> None:
     """Four panels for a function of one coordinate."""
-    if len(setting.domain) != 1:
-        raise UserError(
-            f"the implications are drawn for a function of x alone; this one has {len(setting.domain)} coordinates"
-        )
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(10, 6.6), layout="constrained")
         figure.suptitle(f"Implications (sec. 3.2):  {title}")
@@ -75,7 +70,13 @@ def _branches(axis: Axes, setting: Setting, d: float, q: float, track: Track[int
     for index, (name, line) in enumerate(lines.items()):
         axis.plot(cells, line, "o-", color=COLOURS[index], markersize=3.5, label=name)
     axis.axhline(1 / (2 * q), color="black", linestyle=":", label=f"1 / (2 Q), Q = {q:g}")
-    axis.set(xscale="log", yscale="log", xlabel="1 / d: cells", ylabel="largest error", title="an adaptive tiling needs fewer")
+    axis.set(
+        xscale="log",
+        yscale="log",
+        xlabel="1 / d: cells",
+        ylabel="largest error",
+        title="an adaptive tiling needs fewer",
+    )
     axis.set_xticks(cells, [str(count) for count in cells])
     axis.xaxis.minorticks_off()
     axis.legend(fontsize=8)
@@ -91,9 +92,29 @@ def _range(axis: Axes, setting: Setting, d: float, q: float) -> None:
 
         return budget(replace(setting, f=stretched).plan(d, quantum, memory_limit=NO_LIMIT)).sub_branches
 
-    axis.plot(factors, [subs(a, q) for a in factors], "o-", color=COLOURS[0], markersize=3.5, label=f"the same steps 1 / Q, Q = {q:g}")
-    axis.plot(factors, [subs(a, q / a) for a in factors], "o-", color=COLOURS[1], markersize=3.5, label="steps stretched with f")
-    axis.set(xscale="log", yscale="log", xlabel="f stretched by", ylabel="sub branches", title="more sub branches for a larger range")
+    axis.plot(
+        factors,
+        [subs(a, q) for a in factors],
+        "o-",
+        color=COLOURS[0],
+        markersize=3.5,
+        label=f"the same steps 1 / Q, Q = {q:g}",
+    )
+    axis.plot(
+        factors,
+        [subs(a, q / a) for a in factors],
+        "o-",
+        color=COLOURS[1],
+        markersize=3.5,
+        label="steps stretched with f",
+    )
+    axis.set(
+        xscale="log",
+        yscale="log",
+        xlabel="f stretched by",
+        ylabel="sub branches",
+        title="more sub branches for a larger range",
+    )
     axis.set_xticks(factors, [str(a) for a in factors])
     axis.xaxis.minorticks_off()
     axis.legend(fontsize=8)
@@ -111,8 +132,22 @@ def _cost(axis: Axes, q: float) -> None:
             weights = [
                 make_plan(ramp, [(0.0, 1.0)] * k, 1 / n, quantum, memory_limit=NO_LIMIT).binary_weights for n in line
             ]
-            axis.plot(line, weights, "o" + style, color=COLOURS[index], markersize=3, linewidth=1.2, label=f"K = {k}, Q = {quantum:g}")
-    axis.set(xscale="log", yscale="log", xlabel="1 / d", ylabel="binary weights, MACs a point", title="the price: Q / d$^{K + 1}$")
+            axis.plot(
+                line,
+                weights,
+                "o" + style,
+                color=COLOURS[index],
+                markersize=3,
+                linewidth=1.2,
+                label=f"K = {k}, Q = {quantum:g}",
+            )
+    axis.set(
+        xscale="log",
+        yscale="log",
+        xlabel="1 / d",
+        ylabel="binary weights, MACs a point",
+        title="the price: Q / d$^{K + 1}$",
+    )
     axis.set_xticks(counts[1], [str(n) for n in counts[1]])
     axis.xaxis.minorticks_off()
     axis.legend(fontsize=8, ncols=2)

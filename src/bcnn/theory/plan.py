@@ -24,8 +24,14 @@ Function = Callable[..., Any]  # f(x), f(x, y) or f(x, y, z) of arrays -> array 
 Interval = tuple[float, float]
 MEMORY_LIMIT = 1 << 30  # bytes: a network that a laptop builds and runs without thinking
 BYTES_A_WEIGHT = 8  # float32 latent weight, and its sign while the layer runs
-VARIATION_POINTS = {1: 4096, 2: 256, 3: 48}  # a coordinate: how finely f is looked at to place the cells of an adaptive tiling
-Slot = tuple[int, int]  # coordinate, cell: what one channel of layer 1's replicated input looks at; (-1, 0) is an unused one
+VARIATION_POINTS = {
+    1: 4096,
+    2: 256,
+    3: 48,
+}  # a coordinate: how finely f is looked at to place the cells of an adaptive tiling
+Slot = tuple[
+    int, int
+]  # coordinate, cell: what one channel of layer 1's replicated input looks at; (-1, 0) is an unused one
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,14 +105,17 @@ def make_plan(
     memory_limit: int = MEMORY_LIMIT,
 ) -> Plan:
     """Sample f and size its network; see `construction.approximate` for the arguments."""
-    intervals = [domain] if isinstance(domain[0], (int, float)) else list(domain)
-    k = len(intervals)
-    lows, highs = ([float(interval[i]) for interval in intervals] for i in (0, 1))  # type: ignore[index,arg-type]
-    widths = [float(d)] * k if isinstance(d, (int, float)) else [float(width) for width in d]
-    cuts = [list(cut) if isinstance(cut, Sequence) else [cut] for cut in jumps]
-    if k == 1:
-        cuts = [[jump for cut in cuts for jump in cut]]
-    cuts = cuts or [[]] * k
+    try:
+        lows, highs = np.asarray(domain, np.float64).reshape(-1, 2).T.tolist()
+        widths = np.atleast_1d(np.asarray(d, np.float64)).tolist()
+        cuts = [np.atleast_1d(np.asarray(cut, np.float64)).tolist() for cut in jumps]
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"domain is (x_min, x_max) or one such pair a coordinate; d and jumps are numbers: {error}"
+        ) from None
+    k = len(lows)
+    widths = widths * k if len(widths) == 1 else widths
+    cuts = [[jump for cut in cuts for jump in cut]] if k == 1 else cuts or [[]] * k
     if len(widths) != k or len(cuts) != k:
         raise UserError(f"the domain has {k} coordinates, but d has {len(widths)} and jumps {len(cuts)}")
     if isinstance(Q, bool) or not isinstance(Q, (int, float)) or not math.isfinite(Q) or Q <= 0:
@@ -153,7 +162,9 @@ def sample(f: Function, coordinates: Sequence[Floats64]) -> Floats64:
         values = np.full(points, float(values))
     values = np.atleast_2d(values)
     if values.ndim != 2 or values.shape[1] != points or not values.size:
-        raise UserError(f"f returned an array of shape {values.shape} for {points} points; it must be [points] or [M, points]")
+        raise UserError(
+            f"f returned an array of shape {values.shape} for {points} points; it must be [points] or [M, points]"
+        )
     for m, index in _bad(values):
         where = ", ".join(f"{axis[index]:.6g}" for axis in coordinates)
         raise UserError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from PIL import Image
 
 from bcnn.theory.bound import probes
 from bcnn.theory.construction import Approximator, evaluate
@@ -22,7 +24,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 GREY = "#666666"
 IMAGE_SIDE = 192  # at most, of the 2-D pictures; fewer where the network is large
 IMAGE_WORK = 16 << 30  # binary MACs to spend on a picture
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 9, "axes.titlesize": 10, "axes.spines.top": False, "axes.spines.right": False,
     "axes.grid": True, "grid.alpha": 0.25, "legend.frameon": False, "figure.dpi": 110,
 }  # fmt: skip
@@ -38,7 +40,8 @@ def draw(setting: Setting, network: Approximator, points: Sequence[Point], title
             f"{title}:  {shape} cells, Q = {plan.Q:g}, {int(plan.subs.sum()):,} sub branches, "
             f"{plan.binary_weights:,} binary weights"
         )
-        upper, lower = figure.subfigures(2, 1)
+        halves: Any = figure.subfigures(2, 1)  # matplotlib types the array as a figure
+        upper, lower = halves
         below = lower.subplot_mosaic([["d", "Q"]])
         if len(plan.tilings) == 1:
             above = upper.subplot_mosaic([["f", "error"]])
@@ -55,13 +58,10 @@ def save(figure: Figure, path: Path) -> None:
     if path.suffix != ".png" or any(axis.images for axis in figure.axes):
         figure.savefig(path)
         return
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from PIL import Image
-
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    image = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
-    image.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+    buffer = io.BytesIO()
+    figure.savefig(buffer)
+    with Image.open(buffer) as image:
+        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 def _curves(setting: Setting, network: Approximator, top: Axes, below: Axes) -> None:
@@ -120,11 +120,27 @@ def _over(axis: Axes, points: Sequence[Point], name: str, other: str) -> None:
     """Largest error against d (or Q), one line for each Q (or d); the finest also with its mean and its bound. Zero has no place on a log axis."""
     lines = sorted({getattr(point, other) for point in points}, reverse=other == "d")
     for index, value in enumerate(lines):
-        line = sorted((point for point in points if getattr(point, other) == value), key=lambda p: float(getattr(p, name)))
+        line = sorted(
+            (point for point in points if getattr(point, other) == value), key=lambda p: float(getattr(p, name))
+        )
         x = [getattr(point, name) for point in line]
-        axis.plot(x, [p.largest or np.nan for p in line], "o-", color=COLOURS[index % len(COLOURS)], markersize=3.5, label=f"{other} = {value:.3g}")
+        axis.plot(
+            x,
+            [p.largest or np.nan for p in line],
+            "o-",
+            color=COLOURS[index % len(COLOURS)],
+            markersize=3.5,
+            label=f"{other} = {value:.3g}",
+        )
         if value == lines[-1]:
-            axis.plot(x, [p.mean or np.nan for p in line], "--", color=COLOURS[index % len(COLOURS)], linewidth=1, label="its mean error")
+            axis.plot(
+                x,
+                [p.mean or np.nan for p in line],
+                "--",
+                color=COLOURS[index % len(COLOURS)],
+                linewidth=1,
+                label="its mean error",
+            )
             axis.plot(x, [p.bound for p in line], ":", color="black", label="its bound")
     axis.set(xscale="log", yscale="log", xlabel=name, ylabel="largest error", title=f"error over {name}")
     ticks = sorted({float(getattr(point, name)) for point in points})

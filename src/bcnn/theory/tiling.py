@@ -85,13 +85,26 @@ def adaptive(low: float, high: float, cells: int, variation: Floats64, jumps: Se
     `variation` [G] is how much f varies on each of G equal parts of the interval. Cells get equal shares of a density that is
     mostly variation and a little length.
     """
+    variation = _without(variation, [(jump - low) / (high - low) for jump in jumps])
     total = float(variation.sum())
     length = np.full(variation.size, 1 / variation.size)
     share = variation / total if total > 0 else length
     mass = np.concatenate([[0.0], np.cumsum((1 - UNIFORM_SHARE) * share + UNIFORM_SHARE * length)])
     parts = np.linspace(low, high, variation.size + 1)
     edges = np.interp(np.linspace(0, mass[-1], cells + 1), mass, parts)
-    return _tiling(low, high, edges, True, jumps)
+    # Around a jump that nobody named, edges can come closer than float32 tells apart: those are one edge.
+    return _tiling(low, high, np.unique(edges.astype(np.float32)).astype(np.float64), True, jumps)
+
+
+def _without(variation: Floats64, jumps: Sequence[float]) -> Floats64:
+    """A jump has its own branch and needs no cells around it: the parts next to it (0 ... 1 of the interval) vary as their neighbours do."""
+    smooth = variation.copy()
+    last = variation.size - 1
+    for jump in jumps:
+        part = int(np.clip(jump * variation.size, 0, last))
+        around = variation[[max(0, part - 2), min(last, part + 2)]]
+        smooth[max(0, part - 1) : part + 2] = around.min()
+    return smooth
 
 
 def _tiling(low: float, high: float, edges64: Floats64, ends: bool, jumps: Sequence[float]) -> Tiling:
