@@ -63,6 +63,12 @@ def test_the_implications_are_drawn(tmp_path) -> None:
     assert path.read_bytes().count(b"<path") > 100
 
 
+def test_the_anatomy_is_drawn(tmp_path) -> None:
+    path = tmp_path / "out.svg"
+    run("sin(6*x)", "--d", "0.1", "--q", "4", "--anatomy", str(path))
+    assert path.read_bytes().count(b"<path") > 50
+
+
 def test_an_adaptive_tiling_is_asked_for_by_an_option() -> None:
     chirp = ("sin(1/(x + 0.1))", "--d", "0.05", "--q", "16")
     assert float(row(run(*chirp, "--adaptive"), "largest error")) < float(row(run(*chirp), "largest error"))

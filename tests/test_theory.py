@@ -369,6 +369,7 @@ def test_building_one_leaves_the_random_state_alone() -> None:
         ((sine, (0, 1), 1, 4), {"ends": False}, "no cell is left"),
         ((sine, (1e9, 1e9 + 1), 0.25, 4), {}, "narrower than float32 can tell apart"),
         ((sine, (0, 1), 0.1, 4), {"jumps": [2]}, "the jump at 2 lies outside the domain [0, 1]"),
+        ((sine, (0, 1), 0.1, 4), {"jumps": [float("nan")], "adaptive": True}, "the jump at nan lies outside"),
         ((sine, (0, 1), 1e-5, 4), {}, "MiB, more than the limit of 1,024 MiB"),
         ((sine, (0, 1), 1e-3, 10**6), {}, "more than the limit of 1,024 MiB"),
         ((sine, (0, 1), 0.01, 64), {"memory_limit": 1 << 20}, "682,790 binary weights would need 5 MiB, more than the limit of 1 MiB"),

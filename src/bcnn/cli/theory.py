@@ -50,6 +50,9 @@ def approximate(
         Path | None, typer.Option(help="Draw f, its network, the error, the convergence over d and Q.")
     ] = None,
     implications: Annotated[Path | None, typer.Option(help="Draw section 3.2 for a function of x.")] = None,
+    anatomy: Annotated[
+        Path | None, typer.Option(help="Draw what each layer makes of x; best with few cells and a small Q.")
+    ] = None,
     pack: Annotated[Path | None, typer.Option(help="Write the network as a packed file for the engine.")] = None,
 ) -> None:
     """Build the binary network of Fig. 1 for a function, and show how near it comes.
@@ -58,11 +61,13 @@ def approximate(
     bcnn approximate "x*y, x - y" --domain -1,1 --domain -1,1 --d 0.1 --q 16 |
     bcnn approximate picture --plot picture.png --pack picture.bcnn
     """
-    for path in (plot, implications):
+    for path in (plot, implications, anatomy):
         _check_picture(path)
     title, setting, widths, steps = _setting(function, domain, d, q, jumps, ends, adaptive, lipschitz)
-    if implications is not None and len(widths) > 1:
-        raise UserError(f"--implications draws a function of x alone; {function!r} has {len(widths)} coordinates")
+    if len(widths) > 1 and (implications or anatomy):
+        raise UserError(
+            f"--implications and --anatomy draw a function of x alone; {function!r} has {len(widths)} coordinates"
+        )
 
     from bcnn import theory
     from bcnn.theory.bound import errors
@@ -87,6 +92,11 @@ def approximate(
             track=lambda items: track(items, "Drawing", console=err, transient=True),
         )
         out.print(f"Wrote {escape(str(implications))}")
+    if anatomy is not None:
+        from bcnn.theory.anatomy import draw_anatomy
+
+        draw_anatomy(setting, network, title, anatomy)
+        out.print(f"Wrote {escape(str(anatomy))}")
     if pack is not None:
         _pack(network, title, pack)
 

@@ -73,6 +73,7 @@ def uniform(low: float, high: float, d: float, ends: bool = True, jumps: Sequenc
     The paper omits the half-width rectangles "for convenience"; without them nothing is approximated next to the ends.
     """
     n = intervals(low, high, d)
+    _check_jumps(low, high, jumps)
     if n == 1 and not ends:
         raise UserError(f"d = {d:g} is the whole interval [{low:g}, {high:g}]: without half-width ends no cell is left")
     inner = low + (high - low) * (np.arange(n) + 0.5) / n
@@ -85,6 +86,7 @@ def adaptive(low: float, high: float, cells: int, variation: Floats64, jumps: Se
     `variation` [G] is how much f varies on each of G equal parts of the interval. Cells get equal shares of a density that is
     mostly variation and a little length.
     """
+    _check_jumps(low, high, jumps)
     variation = _without(variation, [(jump - low) / (high - low) for jump in jumps])
     total = float(variation.sum())
     length = np.full(variation.size, 1 / variation.size)
@@ -94,6 +96,12 @@ def adaptive(low: float, high: float, cells: int, variation: Floats64, jumps: Se
     edges = np.interp(np.linspace(0, mass[-1], cells + 1), mass, parts)
     # Around a jump that nobody named, edges can come closer than float32 tells apart: those are one edge.
     return _tiling(low, high, np.unique(edges.astype(np.float32)).astype(np.float64), True, jumps)
+
+
+def _check_jumps(low: float, high: float, jumps: Sequence[float]) -> None:
+    for jump in jumps:
+        if not low <= jump <= high:
+            raise UserError(f"the jump at {jump:g} lies outside the domain [{low:g}, {high:g}]")
 
 
 def _without(variation: Floats64, jumps: Sequence[float]) -> Floats64:
@@ -119,10 +127,7 @@ def _tiling(low: float, high: float, edges64: Floats64, ends: bool, jumps: Seque
     # Reading: "center an additional branch at each discontinuity to handle the jump there exactly". The branch centred at jump c
     # is as narrow as numbers allow: it holds c alone and gives f(c). It cuts the cell it stands in into two that meet at c from
     # either side, each with a sample of its own side, so no cell has a jump inside.
-    points = [np.float32(jump) for jump in jumps]
-    for jump, point in zip(jumps, points, strict=True):
-        if not low <= jump <= high:
-            raise UserError(f"the jump at {jump:g} lies outside the domain [{low:g}, {high:g}]")
+    for point in np.asarray(jumps, np.float32):
         inside = [value for value in (point, _next(point)) if edges[0] < value < edges[-1]]
         edges = np.union1d(edges, np.asarray(inside, np.float32)).astype(np.float32)
     return Tiling(low, high, edges, _samples(edges))
