@@ -44,9 +44,8 @@ def test_a_known_lipschitz_constant_is_used() -> None:
     "arguments",
     [
         ("x, 3", "--d", "0.25", "--q", "4", "--no-ends"),
-        ("x*y", "--d", "0.5", "--q", "4", "--domain", "-1,1", "--domain", "0,1"),
         ("x*y + z", "--d", "0.5", "--q", "2"),
-        ("x, y, x*y", "--d", "0.5", "--q", "2"),
+        ("x, y, x*y", "--d", "0.5", "--q", "2", "--domain", "-1,1", "--domain", "0,1"),
     ],
 )
 def test_a_picture_is_drawn(arguments: tuple[str, ...], tmp_path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -373,6 +375,7 @@ def test_building_one_leaves_the_random_state_alone() -> None:
         ((sine, (0, 1), 1e-5, 4), {}, "MiB, more than the limit of 1,024 MiB"),
         ((sine, (0, 1), 1e-3, 10**6), {}, "more than the limit of 1,024 MiB"),
         ((sine, (0, 1), 0.01, 64), {"memory_limit": 1 << 20}, "682,790 binary weights would need 5 MiB, more than the limit of 1 MiB"),
+        ((lambda x: x, (0, 1), 1, 5e7), {}, "25,000,003 sub branches are too many: float32 adds signs exactly below 2^24"),
         ((lambda x, y, z: x, [(0, 1)] * 3, 0.001, 1), {}, "sampling f in 1,003,003,001 cells would need"),
         ((lambda x: x, [(0, 1)] * 2, 0.5, 1), {}, "f must take 2 arrays and return one"),
         ((lambda x: math.sin(x), (0, 1), 0.5, 1), {}, "f must take 1 arrays and return one"),
@@ -393,3 +396,16 @@ def test_the_bound_wants_exactly_one_kind_of_smoothness() -> None:
         error_bound(plan)
     with pytest.raises(UserError, match="one per cell"):
         error_bound(plan, lipschitz=[1.0, 2.0])
+
+
+# --- the page --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_code_of_the_page_runs_and_its_pictures_exist() -> None:
+    docs = Path(__file__).parents[1] / "docs"
+    page = (docs / "theory.md").read_text(encoding="utf-8")
+    for block in re.findall(r"```python\n(.*?)```", page, re.S):
+        exec(compile(block, "docs/theory.md", "exec"), {})
+    pictures = re.findall(r"\((images/\w+\.png)\)", page)
+    assert len(pictures) == 7
+    assert all((docs / picture).is_file() and picture in page.partition(f"({picture})")[2] for picture in pictures)

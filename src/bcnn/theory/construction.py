@@ -41,10 +41,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bcnn.errors import UserError
 from bcnn.layers import Branch, Replicate
 from bcnn.theory.plan import MEMORY_LIMIT, Function, Interval, Plan, make_plan
 from bcnn.theory.tiling import Floats32
 
+EXACT = 1 << 24  # whole numbers up to here are float32 numbers: the proof of the bound wants sums of signs to be exact
 CHUNK = 1 << 24  # values of the largest map made at once by `evaluate`: 64 MiB
 
 
@@ -85,6 +87,10 @@ class Approximator(nn.Module):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
+        if plan.subs.sum() >= EXACT:
+            raise UserError(
+                f"{int(plan.subs.sum()):,} sub branches are too many: float32 adds signs exactly below 2^24; choose a smaller Q"
+            )
         self.plan = plan
         self.layer1 = _layer1(plan)
         self.layer2 = _layer2(plan)
