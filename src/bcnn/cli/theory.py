@@ -30,10 +30,15 @@ def approximate(
         ),
     ],
     d: Annotated[
-        float | None, typer.Option("--d", help="Width of the rectangles; must divide the domain. [a hundredth of it]")
+        float | None,
+        typer.Option(
+            "--d",
+            help="Width of the rectangles; must divide the domain. By default 1/100 of it (x, y: 1/20; x, y, z: 1/8).",
+        ),
     ] = None,
     q: Annotated[
-        float | None, typer.Option("--q", help="Q: sub branches for a height of 1. [64 for x, 16 for more]")
+        float | None,
+        typer.Option("--q", help="Q: sub branches for a height of 1. By default 64, or 16 for several coordinates."),
     ] = None,
     domain: Annotated[
         list[str] | None, typer.Option(help="MIN,MAX of x; give it again for y and z. The default is 0,1.")
@@ -44,7 +49,8 @@ def approximate(
     ends: Annotated[bool | None, typer.Option("--ends/--no-ends", help="Half-width rectangles at both ends.")] = None,
     adaptive: Annotated[bool, typer.Option(help="Narrow rectangles where f varies much.")] = False,
     lipschitz: Annotated[
-        float | None, typer.Option(help="A known Lipschitz constant of f, for the bound. [estimated]")
+        float | None,
+        typer.Option(help="A known Lipschitz constant of f, for the bound; otherwise slopes are estimated."),
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Draw f, its network, the error, the convergence over d and Q.")
