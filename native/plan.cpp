@@ -9,6 +9,7 @@ namespace {
 
 constexpr size_t kLine = 16;               // floats of a cache line
 constexpr size_t kWeightBudget = 272 << 10;  // bytes of weights that stay in an L2 of 512 kB beside the rows
+constexpr size_t kSkew = 5 * kLine;
 constexpr size_t kStrip = 8 << 10;         // bytes of one map's strip: a handful of them fit an L1 of 32 kB
 constexpr int kStripPixels = 28;           // strips are multiples of kBlock
 
@@ -176,7 +177,7 @@ private:
         Share share;
         share.maps.resize(model_.size());
         for (size_t i = 0; i < model_.size(); i++)
-            if (whole_[i]) share.maps[i] = {offset_[i], model_[i].h};
+            if (whole_[i]) share.maps[i] = {offset_[i], layouts_[i].row, model_[i].h};
         if (end - begin == 1 && whole(model_[begin]) && !layouts_[begin].extend) {  // extending takes all channels of a pixel
             const Op& op = model_[begin];
             const int units = (op.c + 63) / 64;
@@ -200,8 +201,10 @@ private:
             if (whole_[i] && !need_[i].empty()) pull(i, need_[i].end - 1);
         for (int i = begin; i < end; i++)
             if (!whole_[i] && rings_[i]) {
-                share.maps[i] = {floats, rings_[i]};
-                floats += round_up(layouts_[i].row * rings_[i], kLine);
+                // Rows are often a multiple of 4 kB, and then the same column of every row would compete for the same sets of L1.
+                const size_t row = round_up(layouts_[i].row, kLine) + kSkew;
+                share.maps[i] = {floats, row, rings_[i]};
+                floats += row * rings_[i];
             }
         share.steps = strips(rows_);
         return share;

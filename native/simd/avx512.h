@@ -2,8 +2,6 @@
 // Bits of a map in 32-bit words, bit c % 32 of word c // 32; weights [group of 16][word][16].
 #pragma once
 
-#define BCNN_INLINE static inline __attribute__((always_inline))
-
 constexpr int lanes = 16;
 typedef __m512 Floats;
 
@@ -17,18 +15,16 @@ BCNN_INLINE Floats prelu(Floats v, Floats slope) {
 }
 BCNN_INLINE unsigned at_least(Floats x, Floats t) { return _mm512_cmp_ps_mask(x, t, _CMP_GE_OQ); }
 
+constexpr int together = 1;
 constexpr int group = 16, tile_pixels = 7, tile_groups = 2;
 typedef uint32_t Narrow;
 typedef uint32_t Wide;
-constexpr int put_bytes = 2;  // of bits of one register
+constexpr int put_bytes = 2;  // of bits that one register's comparison makes
 constexpr int narrow_limit = 0;
 
 BCNN_INLINE size_t bits_bytes(int k) { return size_t((k + 31) / 32) * 4; }
 BCNN_INLINE size_t weight_bytes(int k) { return bits_bytes(k) * group; }
-BCNN_INLINE void put_bits(uint8_t* bits, int vector, unsigned mask) {
-    const uint16_t half = uint16_t(mask);
-    __builtin_memcpy(bits + vector * 2, &half, 2);
-}
+BCNN_INLINE void put_bits(uint8_t* bits, const unsigned (&mask)[1]) { __builtin_memcpy(bits, mask, 2); }
 static void pack_weight(const uint32_t* weight, int o, int k, uint8_t* out) { pack_words(weight, o, k, group, out); }
 
 BCNN_INLINE Floats counts(const Wide* n) { return _mm512_cvtepi32_ps(_mm512_loadu_si512(n)); }
