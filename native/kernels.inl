@@ -10,22 +10,6 @@ BCNN_INLINE int least(int a, int b) { return a < b ? a : b; }
 
 // --- binary convolution ------------------------------------------------------------------------------------------------
 
-// x >= threshold of a block of pixels, as bits. `pixel` has one entry more than there are pixels if they come in pairs.
-static void sign_pack(const float* const* pixel, int pixels, View v, const float* threshold, uint8_t* bits, size_t bytes) {
-    const int vectors = int(bytes / put_bytes);
-    for (int j = 0, at = 0; j < vectors; j++) {
-        const Floats t = load(threshold + j * lanes);
-        uint8_t* to = bits + j * put_bytes;
-        for (int p = 0; p < pixels; p += together, to += bytes) {
-            unsigned mask[together];
-            for (int i = 0; i < together; i++) mask[i] = at_least(load(pixel[p + i] + at), t);
-            put_bits(to, mask);
-        }
-        at += lanes;
-        if (at == v.period) at = 0;  // replication: channel k is read at k mod C
-    }
-}
-
 // n = popcount(x ^ w) of a block of pixels and G groups of channels.
 template <int G, class Count>
 BCNN_NOINLINE void dots(const uint8_t* bits, size_t bytes, int pixels, const uint8_t* w, size_t w_group, Count* n) {
@@ -123,6 +107,12 @@ static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& 
             for (int c = s.channel_begin; c < s.channel_end; c += kPad) {
                 const int vectors = (least(kPad, d.o - c) + lanes - 1) / lanes;
                 const int groups = (least(kPad, d.o - c) + group - 1) / group;
+                if (d.k >= 256)  // rows larger than L1: what `finish` will read comes while the dot products are computed
+                    for (int p = 0; p < pixels; p++)
+                        for (int line = 0; line < kPad; line += 16) {
+                            __builtin_prefetch(x + size_t(p) * d.x.stride + (c + line) % d.x.period);
+                            __builtin_prefetch(s.out + size_t(p0 + p) * d.out_stride + c + line, 1);
+                        }
                 for (int b = b0; b < b1; b++) {
                     const BranchData& branch = d.branch[b];
                     const uint8_t* w = branch.weight + size_t(c / group) * d.weight_group;
@@ -183,8 +173,8 @@ BCNN_INLINE Floats depthwise_edge(const DepthwiseData& d, const float* const row
     return v;
 }
 
-// Rows y0 to y1 of the filter are inside the map.
-template <int y0, int y1>
+// Rows y0 to y1 of the filter are inside the map. S: the stride if it is 1 or 2, else 0.
+template <int S, int y0, int y1>
 static void depthwise_rows(const DepthwiseData& d, const float* const rows[3], float* out, int x0, int x1) {
     const int vectors = (d.k + lanes - 1) / lanes;
     const int inner_end = least(x1, (d.width - 2 + d.stride) / d.stride);  // first x with a tap past the right edge
@@ -200,25 +190,32 @@ static void depthwise_rows(const DepthwiseData& d, const float* const rows[3], f
             x++;
         }
         const ptrdiff_t next = d.x.stride, step = d.stride * next, out_stride = d.out_stride;
-        const float* from = rows[1] + x * step + at - next;
-        const ptrdiff_t up = rows[y0] - rows[1], down = rows[y1 - 1] - rows[1];
-        float* at_x = to + x * out_stride;
-        // Four pixels at a time: the sums of one wait for each other, those of four do not.
-        for (; x + 4 <= inner_end; x += 4, from += 4 * step, at_x += 4 * out_stride) {
-            Floats v[4];
-            for (int p = 0; p < 4; p++) v[p] = offset;
-            for (int ky = y0; ky < y1; ky++)
-                for (int kx = 0; kx < 3; kx++)
-                    for (int p = 0; p < 4; p++)
-                        v[p] = add(v[p], mul(weight[ky * 3 + kx], load(from + (ky == 0 ? up : ky == 2 ? down : 0) + kx * next + p * step)));
-            for (int p = 0; p < 4; p++) store(at_x + p * out_stride, prelu(v[p], slope));
-        }
-        for (; x < inner_end; x++, from += step, at_x += out_stride) {
+        const float* from[3];
+        for (int ky = y0; ky < y1; ky++) from[ky] = rows[ky] + x * step + at - next;
+        // Four pixels at a time: the sums of one wait for each other, those of four do not, and they share columns.
+        if (S)
+            for (; x + 4 <= inner_end; x += 4) {
+                Floats v[4];
+                for (int p = 0; p < 4; p++) v[p] = offset;
+                for (int ky = y0; ky < y1; ky++) {
+                    const float* column = from[ky];
+                    for (int i = 0; i < 3 + 3 * S; i++, column += next) {
+                        const Floats value = load(column);
+                        for (int p = 0; p < 4; p++)
+                            if (0 <= i - p * S && i - p * S < 3)
+                                v[p] = in_order(add(v[p], mul(weight[ky * 3 + i - p * S], value)));
+                    }
+                    from[ky] += 4 * step;
+                }
+                for (int p = 0; p < 4; p++) store(to + (x + p) * out_stride, prelu(v[p], slope));
+            }
+        for (; x < inner_end; x++) {
             Floats v = offset;
-            for (int ky = y0; ky < y1; ky++)
-                for (int kx = 0; kx < 3; kx++)
-                    v = add(v, mul(weight[ky * 3 + kx], load(from + (ky == 0 ? up : ky == 2 ? down : 0) + kx * next)));
-            store(at_x, prelu(v, slope));
+            for (int ky = y0; ky < y1; ky++) {
+                for (int kx = 0; kx < 3; kx++) v = add(v, mul(weight[ky * 3 + kx], load(from[ky] + kx * next)));
+                from[ky] += step;
+            }
+            store(to + x * out_stride, prelu(v, slope));
         }
         for (; x < x1; x++)
             store(to + size_t(x) * d.out_stride, prelu(depthwise_edge<y0, y1>(d, rows, at, x, w, offset), slope));
@@ -227,11 +224,16 @@ static void depthwise_rows(const DepthwiseData& d, const float* const rows[3], f
     }
 }
 
-static void depthwise(const DepthwiseData& d, const float* const rows[3], float* out, int x0, int x1) {
+template <int S>
+static void depthwise_by(const DepthwiseData& d, const float* const rows[3], float* out, int x0, int x1) {
     if (rows[0])
-        rows[2] ? depthwise_rows<0, 3>(d, rows, out, x0, x1) : depthwise_rows<0, 2>(d, rows, out, x0, x1);
+        rows[2] ? depthwise_rows<S, 0, 3>(d, rows, out, x0, x1) : depthwise_rows<S, 0, 2>(d, rows, out, x0, x1);
     else
-        rows[2] ? depthwise_rows<1, 3>(d, rows, out, x0, x1) : depthwise_rows<1, 2>(d, rows, out, x0, x1);
+        rows[2] ? depthwise_rows<S, 1, 3>(d, rows, out, x0, x1) : depthwise_rows<S, 1, 2>(d, rows, out, x0, x1);
+}
+
+static void depthwise(const DepthwiseData& d, const float* const rows[3], float* out, int x0, int x1) {
+    (d.stride == 1 ? depthwise_by<1> : d.stride == 2 ? depthwise_by<2> : depthwise_by<0>)(d, rows, out, x0, x1);
 }
 
 template <int fixed>

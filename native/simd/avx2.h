@@ -20,6 +20,11 @@ BCNN_INLINE void store(float* p, Floats v) { _mm256_storeu_ps(p, v); }
 BCNN_INLINE Floats broadcast(float v) { return _mm256_set1_ps(v); }
 BCNN_INLINE Floats add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
 BCNN_INLINE Floats mul(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
+// Keeps the order of the code: GCC 12 would put sums that are to interleave one after the other.
+BCNN_INLINE Floats in_order(Floats v) {
+    asm volatile("" : "+x"(v));
+    return v;
+}
 BCNN_INLINE Floats prelu(Floats v, Floats slope) { return _mm256_blendv_ps(v, _mm256_mul_ps(v, slope), v); }
 BCNN_INLINE unsigned at_least(Floats x, Floats t) {
     return unsigned(_mm256_movemask_ps(_mm256_cmp_ps(x, t, _CMP_GE_OQ)));
@@ -36,28 +41,74 @@ struct alignas(64) Tables {
             }
     }
 };
-struct Offsets {
-    uint32_t of[256];  // two nibbles, 16 bits each, times 16
-    constexpr Offsets() : of() {
-        for (uint32_t m = 0; m < 256; m++) of[m] = (m & 15) << 4 | (m >> 4) << 20;
-    }
-};
 static constexpr Tables tables;
-static constexpr Offsets offsets;
 
 constexpr int together = 2;  // pixels that share a look-up
 constexpr int group = 32, tile_pixels = 4, tile_groups = 2;
 typedef uint8_t Narrow;  // counts fit a byte
 typedef uint16_t Wide;
 constexpr int narrow_limit = 252;
-constexpr int put_bytes = 4;  // of bits that one register's comparison makes, for all pixels that are together
 
-BCNN_INLINE size_t bits_bytes(int k) { return size_t((k + 7) / 8) * put_bytes; }
-BCNN_INLINE int nibbles(int k) { return (k + 7) / 8 * 2; }
+BCNN_INLINE int nibbles(int k) { return (k + 15) / 16 * 4; }
+BCNN_INLINE size_t bits_bytes(int k) { return size_t(nibbles(k)) * 2; }
 BCNN_INLINE size_t weight_bytes(int k) { return size_t(nibbles(k)) * group; }
-BCNN_INLINE void put_bits(uint8_t* bits, const unsigned (&mask)[2]) {
-    const uint32_t pair = offsets.of[mask[0]] | offsets.of[mask[1]] << 4;
-    __builtin_memcpy(bits, &pair, 4);
+
+// sign_pack leaves the nibbles of every 64 channels (16 a round, `rounds` of them) in this order.
+BCNN_INLINE int place(int nibble, int rounds) { return (nibble % 2 * 2 + nibble / 2 % 2) * rounds + nibble / 4; }
+
+// x >= threshold of a block of pixels, as offsets of tables. `pixel` has one entry more than there are pixels if that is odd.
+//   1. Comparisons of two pixels and two registers of channels, narrowed to bytes: eight bytes are four channels of the first
+//      pixel and the same four of the second.
+//   2. Each byte keeps one bit, 1 to 128, and `vpsadbw` adds the eight up: the number of the table, in 64 bits.
+//   3. Shifts put four such numbers, times 16, side by side.
+template <int rounds, bool wraps>
+static void sign_pack_64(const float* const* pixel, int pixels, const int* at, const float* threshold, uint8_t* bits,
+                         size_t bytes) {
+    const __m256i bit = _mm256_set1_epi64x(int64_t(0x8040201008040201));
+    Floats t[2 * rounds];
+    for (int j = 0; j < 2 * rounds; j++) t[j] = load(threshold + j * lanes);
+    for (int p = 0; p < pixels; p += 2, bits += bytes) {
+        const float *a = pixel[p] + at[0], *b = pixel[p + 1] + at[0];
+        __m256i all = _mm256_setzero_si256();
+        for (int r = 0; r < rounds; r++) {
+            __m256i half[2];
+            for (int h = 0; h < 2; h++) {
+                const int j = 2 * r + h, next = wraps ? at[j] - at[0] : j * lanes;
+                half[h] = _mm256_packs_epi32(_mm256_castps_si256(_mm256_cmp_ps(t[j], load(a + next), _CMP_LE_OQ)),
+                                             _mm256_castps_si256(_mm256_cmp_ps(t[j], load(b + next), _CMP_LE_OQ)));
+            }
+            const __m256i kept = _mm256_and_si256(_mm256_packs_epi16(half[0], half[1]), bit);
+            const __m256i number = _mm256_sad_epu8(kept, _mm256_setzero_si256());
+            all = _mm256_or_si256(all, _mm256_slli_epi64(number, 4 + 16 * r));
+        }
+        if (rounds == 4) {
+            _mm256_storeu_si256((__m256i*)bits, all);
+        } else if (rounds == 2) {
+            const __m256i packed = _mm256_permutevar8x32_epi32(all, _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6));
+            _mm_storeu_si128((__m128i*)bits, _mm256_castsi256_si128(packed));
+        } else {
+            alignas(32) uint8_t spread[32];
+            _mm256_store_si256((__m256i*)spread, all);
+            for (int q = 0; q < 4; q++) __builtin_memcpy(bits + q * 2 * rounds, spread + 8 * q, 2 * rounds);
+        }
+    }
+}
+
+static void sign_pack(const float* const* pixel, int pixels, View v, const float* threshold, uint8_t* bits, size_t bytes) {
+    const int vectors = int(bytes / 4);
+    for (int j = 0; j < vectors; j += 8) {
+        int at[8];
+        bool wraps = false;
+        for (int i = 0; i < 8; i++) {
+            at[i] = (j + i) * lanes % v.period;  // replication: channel k is read at k mod C
+            wraps |= at[i] != at[0] + i * lanes;
+        }
+        const int rounds = (vectors - j < 8 ? vectors - j : 8) / 2;
+#define BCNN_PACK(ROUNDS) (wraps ? sign_pack_64<ROUNDS, true> : sign_pack_64<ROUNDS, false>)
+        const auto pack = rounds == 4 ? BCNN_PACK(4) : rounds == 3 ? BCNN_PACK(3) : rounds == 2 ? BCNN_PACK(2) : BCNN_PACK(1);
+#undef BCNN_PACK
+        pack(pixel, pixels, at, threshold + j * lanes, bits + j * 4, bytes);
+    }
 }
 
 // Wide counts are made from even and odd bytes; this order of channels in a group's bytes makes both come out in order.
@@ -70,7 +121,10 @@ static void pack_weight(const uint32_t* weight, int o, int k, uint8_t* out) {
     for (int c = 0; c < o; c++) {
         uint8_t* to = out + size_t(c / group) * weight_bytes(k) + byte_of(c % group, narrow);
         const uint32_t* from = weight + size_t(c) * words;
-        for (int i = 0; i < count; i++) to[size_t(i) * group] = uint8_t(from[i / 8] >> (i % 8 * 4) & 15);
+        for (int i = 0; i < count && i < words * 8; i++) {
+            const int rounds = count - i / 16 * 16 < 16 ? count % 16 / 4 : 4;
+            to[size_t(i / 16 * 16 + place(i % 16, rounds)) * group] = uint8_t(from[i / 8] >> (i % 8 * 4) & 15);
+        }
     }
 }
 
