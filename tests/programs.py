@@ -64,7 +64,9 @@ def of_config(config: NetworkConfig, seed: int = 0) -> p.Program:
         ops.append(p.BinaryConv(residual, branches, slope=draw.slope(k), add=identity, prelu_after_add=after))
     channels = config.channels_out
     ops.append(p.GlobalAvgPool(len(ops) - 1))
-    ops.append(p.Linear(len(ops) - 1, draw.floats(channels, config.classes, low=-0.05, high=0.05), draw.floats(config.classes)))
+    ops.append(
+        p.Linear(len(ops) - 1, draw.floats(channels, config.classes, low=-0.05, high=0.05), draw.floats(config.classes))
+    )
     return p.Program(tuple(ops), tuple(f"op{i}" for i in range(len(ops))))
 
 

@@ -35,6 +35,7 @@ def to_stream(words: Words, channels: int) -> NDArray[np.uint8]:
 def from_stream(stream: NDArray[np.uint8], rows: int, channels: int) -> Words:
     """The inverse of `to_stream`; the stream must have exactly its size."""
     if channels % 32 == 0:
-        return stream.view("<u4").reshape(rows, channels // 32).astype(np.uint32, copy=False)
+        words = stream.view("<u4").reshape(rows, channels // 32)
+        return np.require(words, np.uint32, ["C", "ALIGNED"])  # a stream may begin at any byte
     bits = np.unpackbits(stream, count=rows * channels, bitorder="little").reshape(rows, channels)
     return pack_bits(bits.view(np.bool_))

@@ -30,7 +30,7 @@ class Difference:
     index: int
     name: str
     error: float  # the largest |program - torch|
-    excess: float  # the largest |program - torch| / tolerance: above 1 they differ
+    excess: float  # the largest |program - torch| / tolerance: above 1 they differ; infinite where binary weights do
 
     @property
     def equal(self) -> bool:
@@ -57,8 +57,20 @@ def compare(
     if len(found) != len(wanted):
         raise UserError(f"the program has {len(wanted)} ops, but the checkpoint's network lowers to {len(found)}")
     maps = torch_maps(network, lowering, image, mean, std)
-    norms = [norm_sizes(module) for module in lowering.modules]
-    return [_difference(program, index, maps, image, norms[index]) for index in range(len(maps))]
+    differences = []
+    for index, (op, module) in enumerate(zip(lowering.ops, lowering.modules, strict=True)):
+        difference = _difference(program, index, maps, image, norm_sizes(module))
+        if not _same_bits(op, program.ops[index]):  # even where a batch norm scale of zero hides it
+            difference = replace(difference, excess=np.inf)
+        differences.append(difference)
+    return differences
+
+
+def _same_bits(one: p.Op, other: p.Op) -> bool:
+    if not isinstance(one, p.BinaryConv) or not isinstance(other, p.BinaryConv):
+        return True
+    pairs = zip(one.branches, other.branches, strict=False)
+    return len(one.branches) == len(other.branches) and all(np.array_equal(a.weight, b.weight) for a, b in pairs)
 
 
 def first_difference(differences: list[Difference]) -> Difference | None:

@@ -87,6 +87,11 @@ class NetworkConfig:
         return 4 if self.intensity else 3
 
     @property
+    def stride(self) -> int:
+        """Of the whole network: image height and width must be multiples of it."""
+        return math.prod(level.stride for level in (self.stem, *self.levels))
+
+    @property
     def channels_out(self) -> int:
         return self.plan()[-1].channels
 
@@ -119,6 +124,8 @@ class NetworkConfig:
 
     def scaled(self, width: float) -> NetworkConfig:
         """The same network `width` times as wide: the stem's R sets the channels of all that follows (Fig. 2)."""
+        if not 0 < width < math.inf:
+            raise UserError(f"width must be a number > 0, got {width!r}")
         stem = dataclasses.replace(self.stem, replicate=self.stem.replicate * width)
         return dataclasses.replace(self, name=f"{self.name}-x{width:g}", stem=stem)
 
@@ -137,6 +144,8 @@ def _whole(value: Any, where: str, low: int = 1) -> None:
 
 
 def _validate(config: NetworkConfig) -> None:
+    if not isinstance(config.name, str):
+        raise UserError(f"name must be text, got {config.name!r}")
     size = config.image_size
     if not isinstance(size, tuple) or len(size) != 2:
         raise UserError(f"image_size must be one number or [height, width], got {size!r}")
@@ -148,7 +157,6 @@ def _validate(config: NetworkConfig) -> None:
         raise UserError(f"prelu must be 'module' or 'block', got {config.prelu!r}")
     if not isinstance(config.intensity, bool):
         raise UserError(f"intensity must be true or false, got {config.intensity!r}")
-    stride = 1
     for row, level in enumerate((config.stem, *config.levels)):
         where = "stem" if row == 0 else f"level{row}"
         if not isinstance(level, Level):
@@ -161,16 +169,15 @@ def _validate(config: NetworkConfig) -> None:
         r = level.replicate
         if isinstance(r, bool) or not isinstance(r, (int, float)) or not math.isfinite(r) or r <= 0:
             raise UserError(f"{where}: replicate (R) must be a number > 0, got {r!r}")
-        stride *= level.stride
-        for side, value in zip(("height", "width"), size, strict=True):
-            if value % stride:
-                below, above = value // stride * stride, (value // stride + 1) * stride
-                accepted = f"{below} or {above}" if below else f"{above}"
-                raise UserError(
-                    f"{where}: image_size {side} {value} does not divide by the stride {stride} reached there; "
-                    f"the nearest accepted is {accepted} at this level, and the whole network needs a multiple of "
-                    f"{math.prod(lv.stride for lv in (config.stem, *config.levels))}"
-                )
+    total = config.stride
+    for side, value in zip(("height", "width"), size, strict=True):
+        if value % total:
+            below = value // total * total
+            accepted = f"{below} or {below + total}" if below else f"{total}"
+            raise UserError(
+                f"image_size {side} {value} is not a multiple of {total}, the product of all strides (S); "
+                f"the nearest accepted: {accepted}"
+            )
 
 
 # --- JSON and TOML --------------------------------------------------------------------------------------------------
@@ -214,10 +221,14 @@ def to_json(config: NetworkConfig) -> str:
 
 
 def to_toml(config: NetworkConfig) -> str:
-    """TOML text. The config is scalars, one table and a list of tables: JSON's literals are TOML's for all of them."""
+    """TOML text. The config is scalars, one table and a list of tables: JSON's literals are TOML's for all of them.
+
+    But for two: TOML has no surrogate pairs, so text stays as it is, and wants DEL escaped.
+    """
 
     def table(data: dict[str, Any]) -> list[str]:
-        return [f"{key} = {json.dumps(value)}" for key, value in data.items()]
+        literals = {key: json.dumps(value, ensure_ascii=False) for key, value in data.items()}
+        return [f"{key} = {literal}".replace("\x7f", "\\u007f") for key, literal in literals.items()]
 
     data = to_dict(config)
     stem, levels = data.pop("stem"), data.pop("levels")
@@ -291,6 +302,9 @@ def preset(name: str) -> NetworkConfig:
 
 def resolve(name_or_path: str) -> NetworkConfig:
     """What a user names on the command line: a preset, or a config file ending in .json or .toml."""
-    if Path(name_or_path).suffix in (".json", ".toml"):
-        return read(name_or_path)
+    path = Path(name_or_path)
+    if path.suffix in (".json", ".toml"):
+        return read(path)
+    if name_or_path not in PRESETS and (path.exists() or len(path.parts) > 1):
+        raise UserError(f"{path} is no config file: its name must end in .json or .toml")
     return preset(name_or_path)

@@ -70,7 +70,9 @@ class Engine:
 
     def __init__(self, program: p.Program, isa: str | None = None, threads: int | None = None) -> None:
         if threads is None:
-            threads = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, MAX_THREADS)
+            threads = min(
+                len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, MAX_THREADS
+            )
         if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MAX_THREADS:
             raise UserError(f"threads is {threads!r}, not a whole number from 1 to {MAX_THREADS}")
         self.program = program
@@ -109,7 +111,9 @@ class Engine:
         if isinstance(pictures, (np.ndarray, Image.Image, str, Path)):
             pictures = [pictures]
         if not isinstance(pictures, Sequence):
-            raise UserError(f"cannot read images from {type(pictures).__name__}; give an array, a PIL image, a path or a list of those")
+            raise UserError(
+                f"cannot read images from {type(pictures).__name__}; give an array, a PIL image, a path or a list of those"
+            )
         size = self.program.shapes[0][:2]
         fitted = [images.fit(_rgb(picture), size, self.program.crop) for picture in pictures]
         return np.stack(fitted) if fitted else np.empty((0, *size, 3), np.uint8)
@@ -151,7 +155,13 @@ def binary_macs(program: p.Program, index: int) -> int:
 
 
 def _kind(op: p.Op) -> str:
-    kinds = {p.Input: "input", p.BinaryConv: "binary conv", p.DepthwiseConv: "depth wise", p.AvgPool: "pool", p.ChannelAvg: "pool"}
+    kinds = {
+        p.Input: "input",
+        p.BinaryConv: "binary conv",
+        p.DepthwiseConv: "depth wise",
+        p.AvgPool: "pool",
+        p.ChannelAvg: "pool",
+    }
     return kinds.get(type(op), "decoder")
 
 

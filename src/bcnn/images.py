@@ -15,6 +15,20 @@ from PIL import Image, ImageOps
 from bcnn.errors import UserError
 
 Pixels = NDArray[np.uint8]  # H, W, 3
+SUFFIXES = frozenset([".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"])
+
+
+def files(path: str | Path) -> list[Path]:
+    """An image, or every image in a folder and the folders below it, in the order of their names."""
+    path = Path(path)
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
+    if not found:
+        raise UserError(
+            f"no images in {path}; it should hold files such as .jpg or .png, in one folder per class if you have classes"
+        )
+    return found
 
 
 def rgb(image: Image.Image) -> Image.Image:

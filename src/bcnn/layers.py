@@ -35,9 +35,7 @@ class Replicate(nn.Module):
         if self.channels > self.channels_in:
             copies = -(-self.channels // self.channels_in)
             return torch.cat([x] * copies, dim=1)[:, : self.channels]
-        parts = torch.split(
-            x, self.channels, dim=1
-        )  # the last part may be shorter: its absent channels are not averaged
+        parts = torch.split(x, self.channels, dim=1)  # the last may be shorter: its absent channels are not averaged
         total: Tensor = parts[0]
         for part in parts[1:]:
             total = total + F.pad(part, (0, 0, 0, 0, 0, self.channels - part.shape[1]))
@@ -76,7 +74,9 @@ class Branch(nn.Module):
 
 
 def shifted(x: Tensor, dy: int, dx: int) -> Tensor:
-    """x read at (y + dy, x + dx), zeros outside: F.pad crops where a pad is negative."""
+    """x read at (y + dy, x + dx), zeros outside: F.pad crops where a pad is negative, at most the whole map."""
+    height, width = x.shape[-2:]
+    dy, dx = max(-height, min(height, dy)), max(-width, min(width, dx))
     return x if dy == dx == 0 else F.pad(x, (-dx, dx, -dy, dy))
 
 

@@ -234,7 +234,8 @@ def fold_branch(lowering: Lowering, branch: nn.Module, height: int, width: int) 
         raise lowering.error(branch, f"no rule folds a {type(branch).__name__}; known: {layers.Branch.__name__}")
     if branch.weights != "binary":
         raise lowering.error(
-            branch, "its weights are real (step 1 of the training); finish step 2, or set network.weights = 'binary'"
+            branch,
+            f"its weights are {branch.weights!r}, not 'binary'; finish step 2 of the training before you lower it",
         )
     latent = lowering.array(branch, "weight")
     if latent.ndim != 4 or latent.shape[2:] != (1, 1):

@@ -54,6 +54,7 @@ class Network(nn.Module):
     def __init__(self, config: NetworkConfig, weights: str = "binary") -> None:
         super().__init__()
         self.config = config
+        self.stride = config.stride  # a plain number: torch.compile cannot trace how the config makes it
         self.intensity = Intensity() if config.intensity else None
         for shape in config.plan():
             level, _, index = shape.name.partition(".")
@@ -64,6 +65,8 @@ class Network(nn.Module):
         self.weights = weights
 
     def forward(self, x: Tensor) -> Tensor:
+        if x.dim() != 4 or x.shape[1] != 3 or x.shape[2] % self.stride or x.shape[3] % self.stride:
+            raise UserError(f"images must be N,3,H,W with H and W multiples of {self.stride}, got {tuple(x.shape)}")
         if self.intensity is not None:
             x = self.intensity(x)
         for level in self.levels():

@@ -1,0 +1,50 @@
+# The front door. `make quickstart` shows what this is, `make test` proves it; both set up .venv by themselves.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# Everything that makes an install stale. Python sources do not: the install is editable.
+BUILD  := pyproject.toml CMakeLists.txt src/bcnn/__init__.py $(wildcard native/*)
+
+.PHONY: help quickstart test check format sanitize neon bench clean
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+quickstart: $(VENV)/.train  ## set up, train a small network, pack it, verify it, look at it
+	$(BIN)/bcnn quickstart
+
+test: $(VENV)/.dev  ## set up and run the tests
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev  ## lint, format, types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev  ## let ruff format and fix
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+sanitize: $(VENV)/.dev  ## the native core under AddressSanitizer and UBSan
+	PYTHON=$(BIN)/python native/test/sanitize.sh
+
+neon: $(VENV)/.dev  ## the NEON kernels under qemu (needs g++-aarch64-linux-gnu and qemu-user)
+	PYTHON=$(BIN)/python native/test/neon.sh
+
+bench: $(VENV)/.bench  ## this engine against its rivals, in one interleaved run
+	$(BIN)/python -m bench.rivals
+
+clean:  ## remove what the above made
+	rm -rf $(VENV) build dist
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "bcnn needs Python 3.11 or later, and $(PYTHON) is older: try make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.%: $(BUILD) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	@touch $@
+
+$(VENV)/.train: EXTRAS := train
+$(VENV)/.dev: EXTRAS := train,dev
+$(VENV)/.bench: EXTRAS := train,bench

@@ -1,0 +1,187 @@
+"""Verbs from a checkpoint to a label: `pack`, `info`, `verify`, `predict`. Only `pack` and `verify --checkpoint` need torch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from bcnn.cli.app import app, err, out
+from bcnn.errors import UserError
+
+if TYPE_CHECKING:
+    from bcnn.packfile import Packed, Sizes
+
+ISAS = (
+    "avx512",
+    "avx2",
+    "neon",
+    "scalar",
+)  # all that the engine's source has; a build holds those of its processor family
+
+
+@app.command()
+def pack(
+    checkpoint: Annotated[Path, typer.Argument(help="A checkpoint, or the folder of a run.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The packed file to write.")] = Path("model.bcnn"),
+) -> None:
+    """Turn a trained network into a packed file: one bit a binary weight, everything folded, complete for the engine.
+
+    Example: bcnn pack runs/cifar10 -o cifar10.bcnn
+    """
+    from bcnn import __version__
+    from bcnn.checkpoint import load
+    from bcnn.lower import lower
+    from bcnn.packfile import save
+
+    if output.exists() and checkpoint.exists() and output.samefile(checkpoint):
+        raise UserError(f"{output} is the checkpoint itself; give another file with -o")
+    with err.status("Lowering and packing ..."):
+        network, meta = load(checkpoint)
+        provenance = {**meta.provenance, "packed_by": f"bcnn {__version__}"}
+        sizes = save(lower(network, meta.mean, meta.std, meta.labels, meta.crop, provenance), output)
+    out.print(_size_table(sizes))
+    out.print(
+        f"Wrote {escape(str(output))}. Next: bcnn verify {escape(str(output))} --checkpoint {escape(str(checkpoint))}"
+    )
+
+
+@app.command()
+def info(
+    model: Annotated[
+        Path | None, typer.Argument(help="A packed file. Without one: this machine's instruction sets.")
+    ] = None,
+) -> None:
+    """Show what a packed file holds, to the byte; or which instruction sets the engine has here.
+
+    Examples: bcnn info | bcnn info model.bcnn
+    """
+    if model is None:
+        out.print(_isa_table())
+        return
+    from bcnn.packfile import open_packed
+
+    packed = open_packed(model)
+    out.print(_op_table(packed))
+    out.print(_size_table(packed.sizes))
+    labels = packed.program.labels
+    if labels:
+        out.print(f"Classes: {len(labels)} ({escape(', '.join(labels[:5]))}{', ...' if len(labels) > 5 else ''})")
+    out.print("Provenance:", escape(json.dumps(packed.program.provenance, indent=2)))
+    out.print(f"Hashes: all {len(packed.hashes)} are right. Test vectors: {len(packed.test_seeds)}.")
+
+
+@app.command()
+def verify(
+    model: Annotated[Path, typer.Argument(help="A packed file.")],
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="The checkpoint it came from: compare with torch, too.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="A folder of images: compare first choices over it.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Use at most so many images of --data, evenly spread.")] = 1000,
+) -> None:
+    """Prove that what was trained is what runs. Exit code 0 if every check passes, 1 if one fails.
+
+    Examples: bcnn verify model.bcnn | bcnn verify model.bcnn --checkpoint runs/cifar10 --data photos/
+    """
+    from bcnn.verify import verify as checks
+
+    failed = False
+    with err.status("Checking ...") as status:
+        for check in checks(model, checkpoint, data, limit, lambda doing: status.update(f"{doing} ...")):
+            status.stop()  # else its line and that of the result would mix on a terminal
+            failed |= not check.passed
+            word = "[green]pass[/]" if check.passed else "[red]FAIL[/]"
+            out.print(f"{word}  {check.name:<14}{escape(check.detail)}", highlight=False, soft_wrap=True)
+            status.start()
+    raise typer.Exit(int(failed))
+
+
+@app.command()
+def predict(
+    photos: Annotated[list[Path], typer.Argument(help="Images, or folders of images.")],
+    model: Annotated[Path, typer.Option("--model", "-m", help="A packed file.")],
+    top: Annotated[int, typer.Option(min=1, help="How many labels to show for an image.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what is on a photo. An image that cannot be read is reported, the others are predicted; exit code 2 tells.
+
+    Examples: bcnn predict cat.jpg --model model.bcnn | bcnn predict photos/ -m model.bcnn --top 1 --json
+    """
+    from rich.progress import track
+
+    from bcnn import images
+    from bcnn.engine import Engine
+    from bcnn.packfile import read
+
+    program = read(model)
+    engine = Engine(program)
+    answers: list[dict[str, Any]] = []
+    unread = 0
+    files = [file for photo in photos for file in images.files(photo)]
+    for file in track(files, "Predicting", console=err, transient=True, disable=len(files) < 50):
+        try:
+            pixels = images.fit(images.open_rgb(file), program.shapes[0][:2], program.crop)
+        except UserError as error:
+            unread += 1
+            err.print(f"bcnn: {escape(str(error))}", highlight=False, soft_wrap=True)
+            continue
+        best = [{"label": label, "probability": value} for label, value in engine.predict(pixels, top)[0]]
+        answers.append({"image": str(file), "predictions": best})
+    if as_json:
+        print(json.dumps(answers, indent=2))
+    elif answers:
+        table = Table("image", "label", "probability", box=box.SIMPLE_HEAD, pad_edge=False)
+        for answer in answers:
+            for row, best in enumerate(answer["predictions"]):
+                name = "" if row else escape(answer["image"])
+                table.add_row(name, escape(best["label"]), f"{best['probability']:.1%}")
+        out.print(table)
+    raise typer.Exit(2 if unread else 0)
+
+
+def _isa_table() -> Table:
+    from bcnn.engine import isas
+
+    table = Table("instruction set", "built", "supported", "active", title="Engine")
+    built = {isa.name: isa for isa in isas()}
+    for name in dict.fromkeys((*built, *ISAS)):
+        isa = built.get(name)
+        facts = (isa is not None, isa is not None and isa.supported, isa is not None and isa.active)
+        table.add_row(name, *("yes" if fact else "no" for fact in facts))
+    return table
+
+
+def _size_table(sizes: Sizes) -> Table:
+    table = Table("part", "bytes", title="Size")
+    table.columns[1].justify = "right"
+    table.add_row("binary weights, one bit each", f"{sizes.binary_weights:,}")
+    table.add_row("real parameters, float32", f"{sizes.real_parameters:,}")
+    table.add_row("logits of the test vectors", f"{sizes.test_logits:,}")
+    table.add_row("header", f"{sizes.header:,}", end_section=True)
+    table.add_row("file", f"{sizes.total:,}")
+    return table
+
+
+def _op_table(packed: Packed) -> Table:
+    from bcnn.packfile import parameters
+
+    program = packed.program
+    table = Table(title="Ops", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    for heading in ("op", "kind", "layer", "reads", "makes H,W,C"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("bits", "reals"):
+        table.add_column(heading, no_wrap=True, justify="right")
+    for index, (op, name, shape) in enumerate(zip(program.ops, program.names, program.shapes, strict=True)):
+        reads = [getattr(op, field) for field in ("source", "add") if getattr(op, field, None) is not None]
+        binary, real = parameters(op)
+        made = ",".join(map(str, shape))
+        table.add_row(
+            str(index), type(op).__name__, escape(name), "+".join(map(str, reads)), made, f"{binary:,}", f"{real:,}"
+        )
+    return table

@@ -1,0 +1,54 @@
+"""The half of `verify` that needs torch: a checkpoint's network against a program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from bcnn import program as p
+from bcnn.compare import compare, first_difference, normalised
+from bcnn.errors import UserError
+from bcnn.network import Network
+from bcnn.verify import Check, Logits
+
+if TYPE_CHECKING:
+    from bcnn.checkpoint import Meta
+
+
+def load(checkpoint: str | Path) -> tuple[Network, Meta]:
+    """The network in eval mode, and what `bcnn.checkpoint` says about it."""
+    from bcnn.checkpoint import load
+
+    return load(checkpoint)
+
+
+def check_modules(network: nn.Module, meta: Meta, program: p.Program, vectors: list[NDArray[np.uint8]]) -> Check:
+    """Every op against its torch module, each with the same input; names the first that differs."""
+    closest = 0.0
+    for image in vectors:
+        try:
+            differences = compare(network, program, image, meta.mean, meta.std)
+        except UserError as error:
+            return Check("torch", False, str(error))
+        if first := first_difference(differences):
+            detail = (
+                f"op {first.index} ({first.name}) is off by {first.error:.3g}, {first.excess:.3g} times the tolerance"
+            )
+            return Check("torch", False, detail)
+        closest = max(closest, *(difference.excess for difference in differences))
+    detail = f"{len(program.ops)} ops on {len(vectors)} images equal its modules up to rounding ({closest:.0%} of the tolerance)"
+    return Check("torch", True, detail)
+
+
+def logits(network: nn.Module, meta: Meta) -> Logits:
+    @torch.no_grad()
+    def run(images: NDArray[np.uint8]) -> p.Floats:
+        made: p.Floats = network(normalised(images, meta.mean, meta.std)).float().numpy()
+        return made
+
+    return run

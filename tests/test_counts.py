@@ -1,0 +1,271 @@
+"""Counts: the paper's unrounded values, and three derivations that share no code agreeing on any config."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from bcnn import Level, NetworkConfig, UserError, layers, preset, program
+from bcnn.conventions import CONVENTIONS, operations
+from bcnn.counts import Counts, count, peak_map_bytes
+from bcnn.network import Decoder, Network
+
+torch.set_num_threads(1)
+
+TINY = NetworkConfig(name="tiny", image_size=(24, 12), classes=7, stem=Level(1, 1, 8), levels=(Level(2), Level(1)))
+CONFIGS = {
+    "imagenet": preset("imagenet"),
+    "imagenet-p2": preset("imagenet-p2"),
+    "cifar10": preset("cifar10"),
+    "module prelu": TINY.replace(prelu="module"),
+    "no intensity": TINY.replace(intensity=False),
+    "F=3, P=2": TINY.replace(branches=2, levels=[{"filter": 3}]),
+    "R=1.5": TINY.replace(levels=[{"replicate": 1.5}, {"replicate": 1.25, "stride": 1}]),
+    "R<1": TINY.replace(levels=[{"replicate": 0.5}, {"replicate": 0.7, "stride": 1, "blocks": 2}]),
+    "S=3": TINY.replace(levels=[{"stride": 3}, {"stride": 4, "replicate": 1}]),
+    "stem only": TINY.replace(levels=[], stem={"replicate": 1, "blocks": 3}),
+    "all": NetworkConfig(
+        "all", (12, 24), 3, 2, "module", False, Level(1, 2, 5.5, 3), (Level(2, 3, 0.3), Level(1, 1, 1))
+    ),
+}
+
+
+@pytest.fixture(params=CONFIGS, ids=str)
+def config(request: pytest.FixtureRequest) -> NetworkConfig:
+    return CONFIGS[request.param]
+
+
+# --- the paper -------------------------------------------------------------------------------------------------------
+
+
+def test_imagenet_p1_to_the_last_digit() -> None:
+    counts = count(preset("imagenet")).counts
+    assert counts == Counts(
+        binary_params=9_042_944,
+        real_params=1_148_168,
+        binary_macs=2_414_870_528,
+        real_macs=36_398_080,  # 36.25 e6 without the intensity channel
+        adds=62_669_824,
+        mults=19_568_640,
+        signs=15_654_912,
+        prelus=16_407_552,
+        weight_bytes=5_699_652,
+        map_bytes=84_956_064,
+    )
+    assert counts.real_macs - 3 * 224 * 224 == 36_247_552
+    assert counts.real_ops == 93_548_544
+    assert counts.paper_param_bytes == 2_278_536
+
+
+def test_imagenet_p2_to_the_last_digit() -> None:
+    counts = count(preset("imagenet-p2")).counts
+    assert counts == Counts(
+        binary_params=18_085_888,
+        real_params=1_189_352,
+        binary_macs=4_829_741_056,
+        real_macs=36_398_080,
+        adds=109_634_560,
+        mults=35_223_552,
+        signs=31_309_824,
+        prelus=16_407_552,
+        weight_bytes=6_994_756,
+        map_bytes=86_912_928,
+    )
+    assert counts.real_ops == 132_685_824
+    assert counts.paper_param_bytes == 3_450_088
+
+
+@pytest.mark.parametrize(("network", "expected"), [("imagenet", 131_280_896), ("imagenet-p2", 208_150_528)])
+def test_normalised_operations_of_the_paper(network: str, expected: int) -> None:
+    assert operations(count(preset(network)), "paper") == expected
+
+
+def test_both_prelu_readings_count_the_same_on_the_paper_s_network() -> None:
+    assert count(preset("imagenet")).counts == count(preset("imagenet").replace(prelu="module")).counts
+
+
+def test_about_nine_tenths_of_the_real_parameters_are_in_the_decoder() -> None:
+    tree = count(preset("imagenet"))
+    assert tree.children[-1].counts.real_params / tree.counts.real_params == pytest.approx(0.9, abs=0.01)  # sec. 6.2
+
+
+# --- conventions ------------------------------------------------------------------------------------------------------
+
+
+def test_conventions_from_the_unrounded_counts() -> None:
+    tree, linear = count(preset("imagenet")), 1024 * 1000
+    binary, real = 2_414_870_528, 36_398_080
+    assert operations(tree, "reactnet") == binary / 64 + real
+    assert operations(tree, "bireal") == binary / 64 + real - linear
+    assert operations(tree, "bnext") == binary / 64 + real / 8
+    assert operations(tree, "ace") == binary + real * 1024
+
+
+def test_every_convention_is_additive_and_explained(config: NetworkConfig) -> None:
+    tree = count(config)
+    for name, rule in CONVENTIONS.items():
+        assert rule.__doc__
+        assert operations(tree, name) == pytest.approx(sum(operations(part, name) for part in tree.children))
+
+
+def test_unknown_convention_suggests_the_nearest() -> None:
+    with pytest.raises(UserError, match="unknown convention 'reacnet'; did you mean 'reactnet'"):
+        operations(count(TINY), "reacnet")
+
+
+# --- the tree ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_level_of_the_tree_adds_up(config: NetworkConfig) -> None:
+    tree = count(config)
+    leaves = Counts()
+    for leaf in tree.leaves():
+        leaves += leaf.own
+    assert tree.counts == leaves
+    blocks = [block.name for part in tree.children[1:-1] for block in part.children]
+    assert blocks == [block.name for block in config.plan()]
+    names = dict(Network(config).named_modules())
+    assert all(
+        leaf.name in names for leaf in tree.leaves() if leaf.name.rpartition(".")[2] not in ("input", "add", "pool")
+    )
+
+
+def test_the_dictionary_holds_the_tree() -> None:
+    data = count(TINY).to_dict()
+    assert {key: data[key] for key in asdict(Counts())} == asdict(count(TINY).counts)
+    children = data["children"]
+    assert isinstance(children, list)
+    assert [part["name"] for part in children] == ["input", "stem", "level1", "level2", "decoder"]
+
+
+def test_replication_costs_nothing_and_channel_averaging_what_it_says() -> None:
+    shape = CONFIGS["R<1"].plan()[1]
+    averaged = next(leaf for leaf in count(CONFIGS["R<1"]).leaves() if leaf.name == "level1.0.replicate").counts
+    assert (averaged.adds, averaged.mults) == (shape.channels_in * 24 * 12, shape.channels * 24 * 12)
+    assert not any(leaf.name.endswith("replicate") for leaf in count(TINY).leaves())
+
+
+# --- second derivation: the torch module and torch's flop counter -----------------------------------------------------
+
+
+def test_parameters_and_macs_of_the_torch_module_agree(config: NetworkConfig) -> None:
+    counts = count(config).counts
+    with torch.device("meta"):
+        network = Network(config)
+        images = torch.empty(1, 3, *config.image_size)
+    binary = sum(tensor.numel() for _, tensor in network.binary_weights())
+    assert counts.binary_params == binary
+    assert counts.real_params == sum(p.numel() for p in network.parameters()) - binary
+    counter = FlopCounterMode(display=False)
+    with counter:
+        network(images)
+    per_module = {name: sum(flops.values()) // 2 for name, flops in counter.get_flop_counts().items()}
+    branches = {f"Network.{name}" for name, part in network.named_modules() if isinstance(part, layers.Branch)}
+    binary_macs = sum(macs for name, macs in per_module.items() if name in branches)
+    assert counts.binary_macs == binary_macs
+    intensity = 3 * images.shape[2] * images.shape[3] if config.intensity else 0  # torch counts no element-wise product
+    assert counts.real_macs == counter.get_total_flops() // 2 - binary_macs + intensity
+
+
+# --- third derivation: run it and count the elements that pass --------------------------------------------------------
+
+
+def test_elements_seen_by_hooks_agree(config: NetworkConfig) -> None:
+    seen = dict.fromkeys(("adds", "mults", "signs", "prelus"), 0)
+
+    def hook(module: nn.Module, args: tuple[torch.Tensor, ...], out: torch.Tensor) -> None:
+        before, after = args[0].numel(), out.numel()
+        if isinstance(module, nn.BatchNorm2d):
+            seen["mults"] += after
+            seen["adds"] += after
+        elif isinstance(module, nn.PReLU):
+            seen["prelus"] += after
+        elif isinstance(module, layers.Branch):
+            seen["signs"] += before
+            seen["adds"] += before + after  # bias, module addition
+        elif isinstance(module, (nn.AvgPool2d, Decoder)):
+            seen["adds"] += before
+        elif isinstance(module, layers.Block):
+            seen["adds"] += after
+        elif isinstance(module, layers.Replicate) and after < before:
+            seen["adds"] += before
+            seen["mults"] += after
+
+    with torch.device("meta"):
+        network = Network(config)
+        for module in network.modules():
+            module.register_forward_hook(hook)
+        network(torch.empty(1, 3, *config.image_size))
+    counts = count(config).counts
+    assert seen == {name: getattr(counts, name) for name in seen}
+
+
+# --- memory: against a program of the same shapes ---------------------------------------------------------------------
+
+
+def program_of(config: NetworkConfig) -> program.Program:
+    """What the config lowers to, with zeros for values."""
+
+    def zeros(*shape: int) -> program.Floats:
+        return np.zeros(shape, np.float32)
+
+    ops: list[program.Op] = []
+
+    def add(op: program.Op) -> int:
+        ops.append(op)
+        return len(ops) - 1
+
+    def conv(source: int, shape: object, slope: bool, **more: object) -> int:
+        c = shape.channels  # type: ignore[attr-defined]
+        words = np.zeros((c, program.words(c)), np.uint32)
+        branch = program.Branch(zeros(c), words, zeros(c), zeros(c))
+        n = shape.branches * shape.filter**2  # type: ignore[attr-defined]
+        return add(program.BinaryConv(source, (branch,) * n, slope=zeros(c) if slope else None, **more))  # type: ignore[arg-type]
+
+    x = add(program.Input(*config.image_size, zeros(3), zeros(3), zeros(3) if config.intensity else None))
+    for shape in config.plan():
+        c = shape.channels
+        if c < shape.channels_in:
+            x = add(program.ChannelAvg(x, c))
+        conv1 = conv(x, shape, True)
+        depthwise = add(program.DepthwiseConv(conv1, zeros(3, 3, c), zeros(c), zeros(c), shape.stride))
+        if not shape.normal:
+            x = conv(add(program.AvgPool(x, shape.stride)), shape, False)
+        x = conv(depthwise, shape, True, add=x)
+    pooled = add(program.GlobalAvgPool(x))
+    add(program.Linear(pooled, zeros(config.channels_out, config.classes), zeros(config.classes)))
+    return program.Program(tuple(ops), tuple(str(i) for i in range(len(ops))))
+
+
+def test_weight_bytes_are_the_bytes_of_the_program_s_arrays(config: NetworkConfig) -> None:
+    total = 0
+    for op in program_of(config).ops:
+        parts = [op, *op.branches] if isinstance(op, program.BinaryConv) else [op]
+        total += sum(value.nbytes for part in parts for value in vars(part).values() if isinstance(value, np.ndarray))
+    assert count(config).counts.weight_bytes == total
+
+
+def test_map_bytes_are_the_maps_and_sign_bits_a_program_writes(config: NetworkConfig) -> None:
+    lowered = program_of(config)
+    total = sum(4 * h * w * c for h, w, c in lowered.shapes)
+    for op, (h, w, _) in zip(lowered.ops, lowered.shapes, strict=True):
+        if isinstance(op, program.BinaryConv):
+            total += sum(4 * h * w * branch.weight.shape[1] for branch in op.branches)
+    assert count(config).counts.map_bytes == total
+
+
+def test_peak_is_the_largest_sum_of_live_maps(config: NetworkConfig) -> None:
+    lowered = program_of(config)
+    last_use = list(range(len(lowered.ops)))
+    for index, op in enumerate(lowered.ops):
+        for source in (getattr(op, "source", None), getattr(op, "add", None)):
+            if source is not None:
+                last_use[source] = index
+    size = [4 * h * w * c for h, w, c in lowered.shapes]
+    live = [sum(size[i] for i in range(step + 1) if last_use[i] >= step) for step in range(len(size))]
+    assert peak_map_bytes(config) == max(live)

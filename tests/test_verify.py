@@ -1,0 +1,207 @@
+"""`verify` passes what is right, and each check fails for the fault it is there for, naming where."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import bcnn
+import samples
+import standins
+from bcnn import packfile
+from bcnn import program as p
+from bcnn.errors import UserError
+from bcnn.interpret import interpret_maps
+from bcnn.lower import lower
+from bcnn.verify import AGREEMENT, compare_engine, spread, verify
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def model(tmp_path):
+    path = tmp_path / "model.bcnn"
+    packfile.save(lower(samples.network(), samples.MEAN, samples.STD, ("a", "b", "c")), path)
+    return path
+
+
+@pytest.fixture
+def photos(tmp_path):
+    for index, name in enumerate("abcabc"):
+        folder = tmp_path / "photos" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(samples.image(10, 12, index)).save(folder / f"{index}.png")
+    return tmp_path / "photos"
+
+
+def outcome(checks):
+    return {check.name: check.passed for check in checks}
+
+
+def failure(checks):
+    """The detail of the one check that failed."""
+    (failed,) = [check for check in checks if not check.passed]
+    return f"{failed.name}: {failed.detail}"
+
+
+def resigned(path, tensor, change):
+    """Change a tensor of a packed file and make every hash right again."""
+    raw = path.read_bytes()
+    length = int.from_bytes(raw[:8], "little")
+    header, data = json.loads(raw[8 : 8 + length]), bytearray(raw[8 + length :])
+    start, end = header[tensor]["data_offsets"]
+    data[start:end] = change(data[start:end])
+    program = json.loads(header["__metadata__"]["program"])
+    program["hashes"][tensor] = packfile.digest(bytes(data[start:end]))
+    text = json.dumps(program)
+    header["__metadata__"] |= {"program": text, "hash": packfile.digest(text.encode())}
+    encoded = json.dumps(header).encode()
+    path.write_bytes(len(encoded).to_bytes(8, "little") + encoded + data)
+
+
+def flip_bit(content):
+    content[len(content) // 8] ^= 2  # not of output channel 0, whose batch norm scale is zero in the sample
+    return content
+
+
+def test_everything_passes(model, photos, monkeypatch):
+    standins.use_engine(monkeypatch)
+    standins.use_checkpoint(monkeypatch, samples.network())
+    checks = outcome(verify(model, checkpoint="run", data=photos))
+    assert checks == dict.fromkeys(["file", "test vectors", "engine fast", "engine slow", "torch", "data"], True)
+
+
+def test_without_checkpoint_and_data_torch_is_not_asked(model, monkeypatch):
+    standins.use_engine(monkeypatch)
+    assert list(outcome(verify(model))) == ["file", "test vectors", "engine fast", "engine slow"]
+
+
+def test_one_flipped_weight_bit_fails_by_its_hash(model, monkeypatch):
+    standins.use_engine(monkeypatch)
+    raw = bytearray(model.read_bytes())
+    raw[-3] ^= 4
+    model.write_bytes(raw)
+    checks = list(verify(model))
+    assert len(checks) == 1
+    assert "does not match its hash" in failure(checks)
+
+
+@pytest.mark.parametrize("layer", [1, 4, 13])
+def test_one_flipped_weight_bit_under_a_right_hash_fails_by_the_test_vectors(model, monkeypatch, layer):
+    standins.use_engine(monkeypatch)
+    resigned(model, f"{layer}.branches.0.weight", flip_bit)
+    assert failure(verify(model)).startswith("test vectors: seed 0: 3 of 3 logits differ")
+
+
+def test_program_that_is_not_the_checkpoints_fails_and_names_the_layer(model, tmp_path, monkeypatch):
+    standins.use_engine(monkeypatch)
+    program = packfile.read(model)
+    index = program.names.index("level1.0.conv1")
+    program.ops[index].branches[0].weight[0, 0] ^= np.uint32(1)
+    packfile.save(program, model)  # hashes and test vectors are those of the wrong program
+    standins.use_checkpoint(monkeypatch, samples.network())
+    assert failure(verify(model, checkpoint="run")).startswith(f"torch: op {index} (level1.0.conv1) is off by")
+
+
+def test_checkpoint_of_another_network_fails(model, monkeypatch):
+    standins.use_engine(monkeypatch)
+    standins.use_checkpoint(
+        monkeypatch, samples.network(samples.TINY.replace(branches=2, prelu="module", intensity=False))
+    )
+    assert "torch: op 0 of the program is" in failure(verify(model, checkpoint="run"))
+
+
+def test_engine_that_differs_in_one_op_fails_and_names_it(model, monkeypatch):
+    standins.use_engine(monkeypatch, wrong=5)
+    assert "engine slow: op 5 (stem.0.conv3): 512 of 512 values differ" in failure(verify(model))
+
+
+def test_engine_that_differs_in_a_batch_fails(model, monkeypatch):
+    standins.use_engine(monkeypatch, wrong_batch=True)
+    failed = [check.detail for check in verify(model) if not check.passed]
+    assert failed == ["a batch of 2: 6 of 6 logits differ"] * 2
+
+
+def test_first_choices_that_differ_from_torchs_fail(model, photos, monkeypatch):
+    standins.use_engine(monkeypatch)
+    other = samples.network()
+    with torch.no_grad():
+        other.decoder.linear.weight.neg_()
+        other.decoder.linear.bias.neg_()
+    standins.use_checkpoint(monkeypatch, other)
+    checks = outcome(verify(model, checkpoint="run", data=photos))
+    assert not checks["data"]
+    assert not checks["torch"]
+
+
+def test_data_without_checkpoint_must_agree_with_the_interpreter(model, photos, monkeypatch):
+    standins.use_engine(monkeypatch)
+    *_, data = verify(model, data=photos)
+    assert data.passed
+    assert "first choice equals that of interpreter on 6 of 6 images" in data.detail
+    assert data.detail.endswith("% right")
+
+
+def test_folders_that_are_not_classes_give_no_accuracy(model, photos, monkeypatch):
+    standins.use_engine(monkeypatch)
+    (photos / "a").rename(photos / "other")
+    *_, data = verify(model, data=photos, limit=3)
+    assert data.detail == "first choice equals that of interpreter on 3 of 3 images"
+
+
+def test_limit_takes_images_of_all_classes():
+    assert spread(list(range(10)), 5) == [0, 2, 4, 6, 8]
+    assert spread(list(range(3)), 5) == [0, 1, 2]
+
+
+def test_file_without_test_vectors_is_run_all_the_same(model, monkeypatch):
+    packfile.save(packfile.read(model), model, test_seeds=())
+    standins.use_engine(monkeypatch, wrong=2)
+    assert "engine slow: op 2" in failure(verify(model))
+
+
+def test_missing_file_and_missing_data_are_errors_of_the_user(model, tmp_path, monkeypatch):
+    standins.use_engine(monkeypatch)
+    with pytest.raises(UserError, match="make one with `bcnn pack"):
+        list(verify(tmp_path / "none.bcnn"))
+    with pytest.raises(UserError, match="takes a folder of images"):
+        list(verify(model, data=tmp_path / "none"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="no images in"):
+        list(verify(model, data=tmp_path / "empty"))
+
+
+def test_agreement_leaves_room_for_ties_but_not_for_a_wrong_layer():
+    assert 0.9 <= AGREEMENT < 1
+
+
+def test_real_engine_on_every_instruction_set(model, photos):
+    engine = pytest.importorskip("bcnn.engine")
+    names = [f"engine {isa.name}" for isa in engine.isas() if isa.supported]
+    checks = outcome(verify(model, data=photos))
+    assert checks == dict.fromkeys(["file", "test vectors", *names, "data"], True)
+
+
+def test_real_engine_equals_the_interpreter_on_every_configuration():
+    engine = pytest.importorskip("bcnn.engine")
+    for config in (
+        samples.TINY.replace(branches=2, prelu="module"),
+        samples.TINY.replace(intensity=False, levels=[{"filter": 3}, {"replicate": 0.4, "stride": 1}]),
+    ):
+        program = lower(samples.network(config), samples.MEAN, samples.STD)
+        images = [samples.image(8, 8, seed) for seed in range(3)]
+        maps = [interpret_maps(program, image) for image in images]
+        for isa in engine.isas():
+            if isa.supported:
+                passed, detail = compare_engine(engine.Engine(program, isa=isa.name), program, images, maps)
+                assert passed, detail
+    assert isinstance(program, p.Program)
+
+
+def test_loaded_engine_gives_the_stored_logits(model):
+    pytest.importorskip("bcnn.engine")
+    packed = packfile.open_packed(model)
+    vectors = np.stack([packfile.vector_image(seed, 8, 8) for seed in packed.test_seeds])
+    assert np.array_equal(bcnn.load(model, threads=1)(vectors), packed.test_logits)
