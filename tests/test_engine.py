@@ -86,6 +86,11 @@ def test_a_network_gives_the_interpreters_bits(prelu: str, branches: int) -> Non
     check(of_config(config, seed=branches))
 
 
+def test_levels_whose_weights_outgrow_the_cache_give_the_interpreters_bits() -> None:
+    """Wide levels run op by op over whole maps and are split by channels; narrow ones by rows."""
+    check(of_config(bcnn.preset("imagenet").replace(image_size=64, classes=70)))
+
+
 def test_a_map_wide_enough_for_several_strips_gives_the_interpreters_bits() -> None:
     config = bcnn.preset("digits").replace(image_size=[8, 232])
     check(of_config(config))
