@@ -205,3 +205,9 @@ def test_loaded_engine_gives_the_stored_logits(model):
     packed = packfile.open_packed(model)
     vectors = np.stack([packfile.vector_image(seed, 8, 8) for seed in packed.test_seeds])
     assert np.array_equal(bcnn.load(model, threads=1)(vectors), packed.test_logits)
+
+
+def test_a_small_file_with_huge_maps_is_refused_with_the_number(tmp_path):
+    path = tmp_path / "huge.bcnn"
+    packfile.save(samples.program(p.AvgPool(0, 1), height=8192, width=8192), path, test_seeds=())
+    assert failure(verify(path)).startswith("size: its maps take 1,610,612,736 bytes")

@@ -9,6 +9,7 @@ data          the engine's first choice is torch's (or the interpreter's) over a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 # Torch and program run free over a data set: rounding flips signs near zero, and an image near a tie changes its class. A wrong
 # layer agrees on far fewer images than this.
 AGREEMENT = 0.95
+# The interpreter keeps every map of an image. A small file can declare large maps: past this it is refused, not tried.
+MAX_MAP_BYTES = 1 << 29
 Logits = Callable[[NDArray[np.uint8]], p.Floats]  # uint8 N,H,W,3 -> N,classes
 
 
@@ -59,6 +62,12 @@ def verify(
     yield Check("file", True, f"{len(packed.hashes)} hashes are right, {packed.sizes.total:,} bytes")
     program = packed.program
     height, width, _ = program.shapes[0]
+    map_bytes = 4 * sum(math.prod(shape) for shape in program.shapes)
+    if map_bytes > MAX_MAP_BYTES:
+        yield Check(
+            "size", False, f"its maps take {map_bytes:,} bytes an image; verify interprets up to {MAX_MAP_BYTES:,}"
+        )
+        return
     progress("Interpreting the test vectors")
     vectors = [packfile.vector_image(seed, height, width) for seed in packed.test_seeds or (0,)]
     maps = [interpret_maps(program, image) for image in vectors]

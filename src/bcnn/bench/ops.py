@@ -1,0 +1,79 @@
+"""Where the engine's time goes: per class of ops the time, its share, and the binary GMAC/s against the core's own peak. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bcnn import program as p
+from bcnn.bench.timing import interleave
+from bcnn.images import Pixels
+
+if TYPE_CHECKING:  # the native core may not be built; then only these annotations need it
+    from bcnn.engine import Cost, Engine
+
+LATE = 256  # channels of the levels where the popcount decides, and no longer the work around it
+
+
+@dataclass(frozen=True)
+class OpClass:
+    name: str
+    ms: float  # least of the repeats
+    share: float  # of the sum over all classes
+    gmacs: float  # binary GMAC/s, 0 for real ops
+
+
+@dataclass(frozen=True)
+class Profile:
+    classes: list[OpClass]
+    late_gmacs: float  # of the binary convolutions with `LATE` channels or more, what surrounds their dots included
+    peak: float  # binary GMAC/s of xor + popcount + add on data in the first cache, the same core
+
+    def text(self) -> str:
+        lines = [f"{'op class':12}  {'ms':>7}  {'share':>6}  {'binary GMAC/s':>13}"]
+        for row in self.classes:
+            lines.append(
+                f"{row.name:12}  {row.ms:7.3f}  {row.share:6.1%}  {f'{row.gmacs:.0f}' if row.gmacs else '':>13}"
+            )
+        if self.late_gmacs:
+            part = f"{self.late_gmacs / self.peak:.0%} of the peak"
+            lines.append(f"levels of {LATE} channels and up: {self.late_gmacs:.0f} binary GMAC/s, {part}")
+        lines.append(f"peak of xor + popcount + add on this core: {self.peak:.0f} binary GMAC/s")
+        return "\n".join(lines) + "\n"
+
+
+def profile(engine: Engine, image: Pixels, repeats: int = 20) -> Profile:
+    """Peak and ops are measured in turns, so that a neighbour on the machine slows both or neither."""
+    from bcnn import _core
+    from bcnn.engine import binary_macs
+
+    program = engine.program
+    late = [i for i, op in enumerate(program.ops) if isinstance(op, p.BinaryConv) and program.shapes[i][2] >= LATE]
+    peaks, seconds = [], []
+    costs = engine.profile(image, repeats)
+    for _ in range(repeats):
+        peaks.append(_core.dot_peak(engine.isa))
+        seconds.append(engine.profile_ops(image, 1)[0])
+    spent = float(np.min(seconds, axis=0)[late].sum())
+    macs = sum(binary_macs(program, index) for index in late)
+    return Profile(op_classes(costs), macs / spent / 1e9 if late else 0.0, max(peaks))
+
+
+def throughput(engine: Engine, image: Pixels, batch: int = 8, rounds: int = 10) -> str:
+    """Images a second in batches: with several threads, more than one over the latency."""
+    images = np.repeat(image[None], batch, axis=0)
+    times = interleave({"batch": lambda: engine.run(images)}, rounds)["batch"]
+    best, usual = batch / times.min * 1e3, batch / times.median * 1e3
+    return f"throughput in batches of {batch}: {best:.1f} images/s at best, {usual:.1f} in the median\n"
+
+
+def op_classes(costs: Sequence[Cost]) -> list[OpClass]:
+    total = sum(min(cost.seconds) for cost in costs)
+    rows = []
+    for cost in costs:
+        least = min(cost.seconds)
+        rows.append(OpClass(cost.kind, least * 1e3, least / total, cost.macs / least / 1e9))
+    return rows
