@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bcnn import program as p
 from bcnn.bench.timing import interleave
 from bcnn.images import Pixels
 
@@ -48,18 +47,19 @@ class Profile:
 def profile(engine: Engine, image: Pixels, repeats: int = 20) -> Profile:
     """Peak and ops are measured in turns, so that a neighbour on the machine slows both or neither."""
     from bcnn import _core
-    from bcnn.engine import binary_macs
 
-    program = engine.program
-    late = [i for i, op in enumerate(program.ops) if isinstance(op, p.BinaryConv) and program.shapes[i][2] >= LATE]
-    peaks, seconds = [], []
-    costs = engine.profile(image, repeats)
+    peaks, rounds = [], []
     for _ in range(repeats):
         peaks.append(_core.dot_peak(engine.isa))
-        seconds.append(engine.profile_ops(image, 1)[0])
-    spent = float(np.min(seconds, axis=0)[late].sum())
-    macs = sum(binary_macs(program, index) for index in late)
-    return Profile(op_classes(costs), macs / spent / 1e9 if late else 0.0, max(peaks))
+        rounds.append(engine.profile(image, repeats=3))
+    costs = [min(same, key=lambda cost: cost.seconds) for same in zip(*rounds, strict=True)]
+    late = [cost for cost, shape in zip(costs, engine.program.shapes, strict=True) if cost.macs and shape[2] >= LATE]
+    return Profile(op_classes(costs), gmacs(late), max(peaks))
+
+
+def gmacs(costs: Sequence[Cost]) -> float:
+    seconds = sum(cost.seconds for cost in costs)
+    return sum(cost.macs for cost in costs) / seconds / 1e9 if seconds else 0.0
 
 
 def throughput(engine: Engine, image: Pixels, batch: int = 8, rounds: int = 10) -> str:
@@ -71,9 +71,10 @@ def throughput(engine: Engine, image: Pixels, batch: int = 8, rounds: int = 10) 
 
 
 def op_classes(costs: Sequence[Cost]) -> list[OpClass]:
-    total = sum(min(cost.seconds) for cost in costs)
+    total = sum(cost.seconds for cost in costs)
     rows = []
-    for cost in costs:
-        least = min(cost.seconds)
-        rows.append(OpClass(cost.kind, least * 1e3, least / total, cost.macs / least / 1e9))
+    for kind in dict.fromkeys(cost.kind for cost in costs):
+        same = [cost for cost in costs if cost.kind == kind]
+        seconds = sum(cost.seconds for cost in same)
+        rows.append(OpClass(kind, seconds * 1e3, seconds / total, gmacs(same)))
     return rows
