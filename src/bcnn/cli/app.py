@@ -43,7 +43,7 @@ def _root(
 
 def main() -> None:
     """The entry point: a `UserError` becomes one sentence and exit code 2, never a traceback."""
-    from bcnn.cli import bench, count, deploy, theory, train  # noqa: F401  (importing a module adds its verbs)
+    from bcnn.cli import bench, count, deploy, quickstart, theory, train  # noqa: F401  (importing a module adds its verbs)
 
     try:
         app()

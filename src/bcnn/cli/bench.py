@@ -23,7 +23,7 @@ def bench(
     threads: Annotated[int, typer.Option(min=1, help="Threads of every contestant.")] = 1,
     rounds: Annotated[int, typer.Option(min=1, help="Turns: each contestant is timed once a turn.")] = ROUNDS,
     rivals: Annotated[
-        bool, typer.Option(help="Also PyTorch, ONNX Runtime, OpenVINO: pip install 'bcnn[bench]'.")
+        bool, typer.Option(help="Also PyTorch, ONNX Runtime, OpenVINO: pip install 'bcnn\\[bench]'.")
     ] = False,
     json: Annotated[Path | None, typer.Option(help="Also write the result to this file.")] = None,
 ) -> None:
