@@ -8,16 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import tiny
 import torch
 
+import tiny
 from bcnn import checkpoint
 from bcnn.data import open_data
 from bcnn.train.distributed import any_process, average_statistics, processes, rank_world
 from bcnn.train.run import RunFolder
 from bcnn.train.start import train
 
-PARTS = {"part": 128, "meter_every": 1}  # batch norm sees 128 images, whether one process has two parts or two have one each
+PARTS = {
+    "part": 128,
+    "meter_every": 1,
+}  # batch norm sees 128 images, whether one process has two parts or two have one each
 SCRIPT = """
 import os, signal, sys
 from pathlib import Path

@@ -8,9 +8,9 @@ import time
 from dataclasses import replace
 
 import pytest
-import tiny
 import torch
 
+import tiny
 from bcnn import checkpoint
 from bcnn.errors import UserError
 from bcnn.train.interrupt import Interrupt, Stopped

@@ -91,7 +91,9 @@ def digits() -> TrainConfig:
         data=DataConfig(
             source="digits",
             crop=1.0,
-            augment=Augment(scale=(0.9, 1.0), ratio=(0.9, 1.1), shift=0.03, flip=False),  # a flipped digit is another sign
+            augment=Augment(
+                scale=(0.9, 1.0), ratio=(0.9, 1.1), shift=0.03, flip=False
+            ),  # a flipped digit is another sign
         ),
         steps=(step1, step2),
         batch=32,

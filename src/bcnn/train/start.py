@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from bcnn.train.loop import Progress, Trainer
 from bcnn.train.run import RunFolder
 from bcnn.train.terminal import Terminal
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 def train(config: TrainConfig | None, out: str | Path, resume: bool = False, stop_after: int = 0) -> dict[str, Any]:
     """Train into the folder `out`, or resume what is in it (then its own config counts). Returns the content of run.json."""
@@ -29,7 +32,15 @@ def train(config: TrainConfig | None, out: str | Path, resume: bool = False, sto
     if config.threads:
         torch.set_num_threads(config.threads)
     with distributed.processes(config.device) as device:
-        return _train(config, folder, resume, stop_after, device)
+        try:
+            return _train(config, folder, resume, stop_after, device)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            raise UserError(
+                f"cannot write to {folder.path}: {error.strerror}; what was saved before is complete, "
+                f"make room, then: {folder.resume_command()}"
+            ) from None
 
 
 def _train(config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int, device: str) -> dict[str, Any]:
