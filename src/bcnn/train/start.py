@@ -46,7 +46,9 @@ def train(config: TrainConfig | None, out: str | Path, resume: bool = False, sto
 def _train(config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int, device: str) -> dict[str, Any]:
     rank, _ = distributed.rank_world()
     data = open_data(config.data, config.network.image_size)
+    notes = list(data.notes)
     if config.network.classes != len(data.classes):
+        notes.append(f"{len(data.classes)} classes: the network's decoder gets as many, not {config.network.classes}")
         config = dataclasses.replace(config, network=config.network.replace(classes=len(data.classes)))
     if not resume:
         distributed.wait_for_all()  # nobody has made the folder yet
@@ -62,7 +64,7 @@ def _train(config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int
     done_updates = int(last.progress["updates"]) if last else 0
     with Interrupt(stop_after) as interrupt, Terminal(total, done_updates, quiet=rank != 0) as terminal:
         if not resume or last is None:
-            for note in data.notes:
+            for note in notes:
                 terminal.say(f"data: {note}", "yellow")
         terminal.say(
             f"{config.recipe}: {len(data.train):,} training and {len(data.val):,} evaluation images, "
@@ -92,9 +94,10 @@ def _train(config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int
 
 
 def describe(folder: RunFolder, config: TrainConfig, data: Data) -> dict[str, Any]:
+    """run.json with the data as it was found. A resumed run must find it as it was, or its bits would not be those promised."""
     info = folder.read_info()
     info["config"] = settings.to_dict(config)
-    info["data"] = {
+    found = {
         "train": len(data.train),
         "val": len(data.val),
         "classes": list(data.classes),
@@ -103,5 +106,11 @@ def describe(folder: RunFolder, config: TrainConfig, data: Data) -> dict[str, An
         "notes": list(data.notes),
         "in_memory": data.train.pixels is not None,
     }
+    for key in ("train", "val", "classes", "mean", "std"):
+        if "data" in info and info["data"][key] != found[key]:
+            raise UserError(
+                f"{config.data.source} is not the data this run began with: its {key!r} changed; start a new run"
+            )
+    info["data"] = found
     folder.write_info(info)
     return info
