@@ -89,9 +89,8 @@ class Trainer:
             network = Network(self.config.network, step.weights).to(self.device)
             previous = self.config.steps[self.progress.step - 1].name if self.progress.step else self.config.init
             report = transfer(state, network, previous or "the initial weights")
-            self.terminal.start_step(step.name, describe(step))
-            if not optimizer_state and previous:
-                self.terminal.say(str(report), "dim")
+            fresh = previous and not optimizer_state  # not in the middle of a step
+            self.terminal.start_step(step.name, describe(step), str(report) if fresh else "")
             optimizer = adam.adam(network, step)
             if optimizer_state:
                 adam.load_state(optimizer, network, optimizer_state)
@@ -109,7 +108,7 @@ class Trainer:
         network = Network(self.config.network)
         if self.config.init:
             source = checkpoint.read(self.config.init)
-            self.terminal.say(str(transfer(source.state, network, self.config.init)), "dim")
+            transfer(source.state, network, self.config.init)
         return network.state_dict(), {}
 
     def train_step(self, step: Step, network: Network, optimizer: torch.optim.Optimizer) -> None:

@@ -31,7 +31,7 @@ def train(config: TrainConfig | None, out: str | Path, resume: bool = False, sto
         raise UserError("nothing to train: no recipe and nothing to resume")
     if config.threads:
         torch.set_num_threads(config.threads)
-    with distributed.processes(config.device) as device:
+    with distributed.processes(config.device, folder.resume_command()) as device:
         try:
             return _train(config, folder, resume, stop_after, device)
         except OSError as error:
