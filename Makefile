@@ -24,11 +24,12 @@ format: $(VENV)/.dev  ## let ruff format and fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-sanitize: $(VENV)/.dev  ## the native core under AddressSanitizer and UBSan
-	PYTHON=$(BIN)/python native/test/sanitize.sh
+sanitize: $(VENV)/.dev  ## the native core under AddressSanitizer, UBSan and ThreadSanitizer
+	PYTHON=$(BIN)/python native/test/run.sh sanitize
+	PYTHON=$(BIN)/python native/test/run.sh threads
 
 neon: $(VENV)/.dev  ## the NEON kernels under qemu (needs g++-aarch64-linux-gnu and qemu-user)
-	PYTHON=$(BIN)/python native/test/neon.sh
+	PYTHON=$(BIN)/python native/test/run.sh neon
 
 bench: $(VENV)/.bench  ## this engine against its rivals, in one interleaved run
 	$(BIN)/python -m bench.rivals

@@ -110,11 +110,11 @@ struct Core {
         return out;
     }
 
-    std::vector<double> profile(const Image& image) {
+    std::vector<double> profile(const Image& image, int repeats) {
         check(image, 0);
         std::vector<double> seconds(shapes.size(), 0);
         nb::gil_scoped_release release;
-        engine->profile(image.data(), seconds.data());
+        engine->profile(image.data(), repeats, seconds.data());
         return seconds;
     }
 };
@@ -191,7 +191,7 @@ NB_MODULE(_core, m) {
         .def(nb::init<const Builder&, const std::string&, int>(), nb::arg("builder"), nb::arg("isa"), nb::arg("threads"))
         .def("run", &Core::run, nb::arg("images"))
         .def("maps", &Core::maps, nb::arg("image"))
-        .def("profile", &Core::profile, nb::arg("image"))
+        .def("profile", &Core::profile, nb::arg("image"), nb::arg("repeats"))
         .def_prop_ro("peak_memory", [](const Core& c) { return c.engine->peak_memory(); })
         .def_prop_ro("weight_memory", [](const Core& c) { return c.engine->weight_memory(); });
 }

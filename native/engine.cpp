@@ -25,7 +25,7 @@ struct Engine::Packed {
     DepthwiseData depthwise{};
     const float *weight = nullptr, *bias = nullptr;  // linear
     float lookup[3][256];                            // input: a channel's value for each byte
-    float intensity[3];
+    float intensity[3] = {};
     bool has_intensity = false;
 };
 
@@ -40,7 +40,7 @@ struct Engine::Run {
     Context& context;
     int scratch;
     float* const* maps = nullptr;   // debug: where to copy maps to
-    double* seconds = nullptr;      // profile: time per op
+    double* fastest = nullptr;      // profile: the least time each step has taken
 };
 
 namespace {
@@ -245,10 +245,16 @@ void Engine::maps(const uint8_t* image, float* const* maps) {
         for (int i = 0; i < split_pieces_[s]; i++) segment(split_, s, i, {image, *own, 0, maps});
 }
 
-void Engine::profile(const uint8_t* image, double* seconds) {
+void Engine::profile(const uint8_t* image, int repeats, double* seconds) {
     std::lock_guard<std::mutex> lock(*turn_);
     if (!contexts_[0]) contexts_[0] = context(alone_, 1);
-    for (int s = 0; s < int(alone_.segments.size()); s++) segment(alone_, s, 0, {image, *contexts_[0], 0, nullptr, seconds});
+    std::vector<std::vector<double>> fastest;
+    for (const Segment& s : alone_.segments) fastest.emplace_back(s.shares[0].steps.size(), 1e9);
+    for (int i = 0; i < repeats; i++)
+        for (int s = 0; s < int(alone_.segments.size()); s++)
+            segment(alone_, s, 0, {image, *contexts_[0], 0, nullptr, fastest[s].data()});
+    for (size_t s = 0; s < fastest.size(); s++)
+        for (size_t i = 0; i < fastest[s].size(); i++) seconds[alone_.segments[s].shares[0].steps[i].op] += fastest[s][i];
 }
 
 void Engine::take_logits(const Plan& plan, const Context& context, float* logits) const {
@@ -266,9 +272,10 @@ void Engine::segment(const Plan& plan, int index, int share_index, const Run& ru
     for (const Step& s : share.steps) {
         step(s, share, run);
         if (run.maps) copy_out(s, share, run);
-        if (run.seconds) {
+        if (run.fastest) {
             const Clock::time_point now = Clock::now();
-            run.seconds[s.op] += std::chrono::duration<double>(now - before).count();
+            double& seconds = run.fastest[&s - share.steps.data()];
+            seconds = std::min(seconds, std::chrono::duration<double>(now - before).count());
             before = now;
         }
     }
@@ -281,7 +288,7 @@ void Engine::step(const Step& s, const Share& share, const Run& run) const {
     float* const arena = run.context.arena.data();
     const auto row = [&](int map, int y) {
         const Rows& rows = share.maps[map];
-        return arena + rows.offset + size_t(y % rows.rows) * layouts_[map].row;
+        return arena + rows.offset + size_t(y % rows.rows) * rows.row;
     };
     float* const out = row(s.op, s.y0);
     const int height = op.source >= 0 ? model_[op.source].h : 0;
@@ -320,6 +327,11 @@ void Engine::step(const Step& s, const Share& share, const Run& run) const {
             break;
         }
         case Kind::avg_pool: {
+            if (op.stride == 1 && layout.stride == layouts_[op.source].stride) {  // the stem's: a copy
+                const size_t from = size_t(s.x0) * layout.stride, count = size_t(s.x1 - s.x0) * layout.stride;
+                std::memcpy(out + from, row(op.source, s.y0) + from, count * sizeof(float));
+                break;
+            }
             std::vector<const float*>& rows = run.context.rows[run.scratch];
             rows.clear();
             for (int i = 0; i < op.stride; i++) rows.push_back(row(op.source, s.y0 * op.stride + i));
@@ -335,7 +347,10 @@ void Engine::step(const Step& s, const Share& share, const Run& run) const {
     if (layout.extend)
         for (int x = s.x0; x < s.x1; x++) {
             float* pixel = out + size_t(x) * layout.stride;
-            for (int c = op.c; c < layout.period; c++) pixel[c] = pixel[c - op.c];
+            if (op.c == 4)  // the image
+                for (int c = 4; c < layout.period; c += 4) std::memcpy(pixel + c, pixel, 4 * sizeof(float));
+            else
+                for (int c = op.c; c < layout.period; c++) pixel[c] = pixel[c - op.c];
         }
 }
 
@@ -343,13 +358,11 @@ void Engine::input(const Packed& packed, const Step& s, float* out, const uint8_
     const Op& op = model_[s.op];
     const int stride = layouts_[s.op].stride;
     const uint8_t* from = image + (size_t(s.y0) * op.w + s.x0) * 3;
+    const float i0 = packed.intensity[0], i1 = packed.intensity[1], i2 = packed.intensity[2];
     for (int x = s.x0; x < s.x1; x++, from += 3) {
-        float* to = out + size_t(x) * stride;
         const float r = packed.lookup[0][from[0]], g = packed.lookup[1][from[1]], b = packed.lookup[2][from[2]];
-        to[0] = r;
-        to[1] = g;
-        to[2] = b;
-        if (packed.has_intensity) to[3] = r * packed.intensity[0] + g * packed.intensity[1] + b * packed.intensity[2];
+        const float pixel[4] = {r, g, b, packed.has_intensity ? r * i0 + g * i1 + b * i2 : 0};
+        std::memcpy(out + size_t(x) * stride, pixel, sizeof pixel);
     }
 }
 
@@ -370,7 +383,7 @@ void Engine::copy_out(const Step& s, const Share& share, const Run& run) const {
     for (int y = s.y0; y < s.y1; y++)
         for (int x = s.x0; x < s.x1; x++) {
             const float* from = run.context.arena.data() + share.maps[s.op].offset +
-                                size_t(y % share.maps[s.op].rows) * layout.row + size_t(x) * layout.stride;
+                                size_t(y % share.maps[s.op].rows) * share.maps[s.op].row + size_t(x) * layout.stride;
             std::copy(from + s.c0, from + s.c1, run.maps[s.op] + (size_t(y) * op.w + x) * op.c + s.c0);
         }
 }

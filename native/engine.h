@@ -38,8 +38,9 @@ public:
     void run(const uint8_t* images, size_t count, float* logits);
     // The same run of one image, copying each row of each map to maps[op] (H,W,C) as it is made.
     void maps(const uint8_t* image, float* const* maps);
-    // Seconds spent in each op, on one thread.
-    void profile(const uint8_t* image, double* seconds);
+    // Seconds spent in each op, on one thread: the sum over its steps of the fastest of `repeats` runs of that step. A step
+    // takes microseconds, so this sees through the noise of a shared machine.
+    void profile(const uint8_t* image, int repeats, double* seconds);
 
     const Kernels& kernels() const { return kernels_; }
     int threads() const { return threads_; }

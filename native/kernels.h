@@ -7,10 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#define BCNN_INLINE static inline __attribute__((always_inline))
+#define BCNN_NOINLINE static __attribute__((noinline))
+
 namespace bcnn {
 
 constexpr int kPad = 64;    // parameter arrays are padded to this many channels: four registers of the widest instruction set
-constexpr int kBlock = 28;  // pixels whose bits are made at a time; divides 224, 112, 56, 28 and 14 x 14
+constexpr int kBlock = 56;  // pixels whose bits are made at a time, or half of them; divides 224, 112, 56 and 28 x 28
 constexpr int kBranches = 4;  // branches whose bits are held at a time
 
 struct View {  // how a map is read
@@ -32,7 +35,7 @@ struct BinaryConvData {
     View x, add;
     int out_stride;
     size_t weight_group;  // bytes of weights of one group of channels
-    size_t bits;          // bytes of bits of one pixel
+    size_t bits;          // bytes of bits of one pixel, or of the pixels that are packed together
 };
 
 struct BinaryConvStep {  // `pixels` neighbours in memory, starting at column `column`
@@ -55,7 +58,7 @@ struct DepthwiseData {
 struct Kernels {
     const char* name;
     int lanes;
-    size_t (*bits_bytes)(int k);                 // of one pixel
+    size_t (*bits_bytes)(int k);                 // BinaryConvData::bits
     size_t (*weight_bytes)(int k);               // of one group of channels
     int group;                                   // channels of a weight group
     size_t (*scratch_bytes)(int k);              // a BinaryConvStep needs

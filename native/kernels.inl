@@ -10,104 +10,138 @@ BCNN_INLINE int least(int a, int b) { return a < b ? a : b; }
 
 // --- binary convolution ------------------------------------------------------------------------------------------------
 
-// x >= threshold of a block of pixels, as bits.
-static void sign_pack(const float* const* pixel, int pixels, View v, const float* threshold, uint8_t* bits, size_t bytes) {
-    const int vectors = int(bytes / put_bytes);
-    for (int j = 0, at = 0; j < vectors; j++) {
-        const Floats t = load(threshold + j * lanes);
-        for (int p = 0; p < pixels; p++) put_bits(bits + p * bytes, j, at_least(load(pixel[p] + at), t));
-        at += lanes;
-        if (at == v.period) at = 0;  // replication: channel k is read at k mod C
-    }
-}
-
-// n = popcount(x ^ w) of a block of pixels and up to kPad channels.
+// n = popcount(x ^ w) of a block of pixels and G groups of channels.
 template <int G, class Count>
-static void dots(const uint8_t* bits, size_t bytes, int pixels, const uint8_t* w, size_t w_group, Count* n) {
+BCNN_NOINLINE void dots(const uint8_t* bits, size_t bytes, int pixels, const uint8_t* w, size_t w_group, Count* n) {
     int p = 0;
     for (; p + tile_pixels <= pixels; p += tile_pixels)
-        dot<tile_pixels, G>(bits + p * bytes, bytes, w, w_group, n + p * kPad);
-    for (; p + 2 <= pixels; p += 2) dot<2, G>(bits + p * bytes, bytes, w, w_group, n + p * kPad);
-    if (p < pixels) dot<1, G>(bits + p * bytes, bytes, w, w_group, n + p * kPad);
+        dot<tile_pixels, G>(bits + p / together * bytes, bytes, w, w_group, n + p * kPad);
+    for (; p + 2 <= pixels; p += 2) dot<2, G>(bits + p / together * bytes, bytes, w, w_group, n + p * kPad);
+    if (p < pixels) dot<together, G>(bits + p / together * bytes, bytes, w, w_group, n + p * kPad);
 }
 
 enum Start { from_zero, from_input, from_partial };
 enum End { plain, with_prelu, with_add, prelu_then_add, add_then_prelu };
 
-// What follows the dot product, for one vector of channels of a block of pixels: batch norm, sum, PReLU, the other path.
-template <class Count, int start, int end>
-static void finish(const Count* n, const float* x, int x_stride, const float* other, int other_stride, float* out,
-                   int out_stride, int pixels, const float* scale_, const float* offset_, const float* slope_) {
-    const Floats scale = load(scale_), offset = load(offset_);
-    constexpr bool sloped = end == with_prelu || end == prelu_then_add || end == add_then_prelu;
-    const Floats slope = sloped ? load(slope_) : offset;
-    for (int p = 0; p < pixels; p++) {
-        Floats v = add(mul(counts(n), scale), offset);
-        if (start == from_input) v = add(load(x), v);
-        if (start == from_partial) v = add(load(out), v);
-        if (end == with_prelu || end == prelu_then_add) v = prelu(v, slope);
-        if (end == with_add || end == prelu_then_add || end == add_then_prelu) v = add(load(other), v);
-        if (end == add_then_prelu) v = prelu(v, slope);
-        store(out, v);
+// Where `finish` reads and writes, at the first pixel of a block and the first channel of its registers.
+template <class Count>
+struct Finish {
+    const Count* n;
+    const float *x, *other, *scale, *offset, *slope;
+    float* out;
+    int x_stride, other_stride, out_stride, pixels;
+    int x_next, other_next;  // from the first register's channels to the second's: replication may lead back
+};
+
+// What follows the dot product, for V registers of channels of a block of pixels: batch norm, sum, PReLU, the other path.
+template <class Count, int start, int end, int V>
+static void finish(const Finish<Count>& f) {
+    constexpr bool prelu_first = end == with_prelu || end == prelu_then_add, prelu_last = end == add_then_prelu;
+    constexpr bool adds = end == with_add || end == prelu_then_add || end == add_then_prelu;
+    Floats scale[V], offset[V], slope[V];
+    for (int j = 0; j < V; j++) {
+        scale[j] = load(f.scale + j * lanes);
+        offset[j] = load(f.offset + j * lanes);
+        slope[j] = prelu_first || prelu_last ? load(f.slope + j * lanes) : offset[j];
+    }
+    const Count* n = f.n;
+    const float *x = f.x, *other = f.other;
+    float* out = f.out;
+    const ptrdiff_t x_stride = f.x_stride, other_stride = f.other_stride, out_stride = f.out_stride;
+    const ptrdiff_t x_next = f.x_next, other_next = f.other_next;
+    for (int p = f.pixels; p > 0; p--) {
+        for (int j = 0; j < V; j++) {
+            Floats v = add(mul(counts(n + j * lanes), scale[j]), offset[j]);
+            if (start == from_input) v = add(load(x + j * x_next), v);
+            if (start == from_partial) v = add(load(out + j * lanes), v);
+            if (prelu_first) v = prelu(v, slope[j]);
+            if (adds) v = add(load(other + j * other_next), v);
+            if (prelu_last) v = prelu(v, slope[j]);
+            store(out + j * lanes, v);
+        }
         n += kPad;
-        x += x_stride;
-        other += other_stride;
+        if (start == from_input) x += x_stride;
+        if (adds) other += other_stride;
         out += out_stride;
     }
 }
 
 template <class Count>
 static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& s) {
-    using Finish = void (*)(const Count*, const float*, int, const float*, int, float*, int, int, const float*,
-                            const float*, const float*);
-    static constexpr Finish passes[3][5] = {
-#define BCNN_ROW(START)                                                                                             \
-    {finish<Count, START, plain>, finish<Count, START, with_prelu>, finish<Count, START, with_add>,                 \
-     finish<Count, START, prelu_then_add>, finish<Count, START, add_then_prelu>}
-        BCNN_ROW(from_zero), BCNN_ROW(from_input), BCNN_ROW(from_partial)};
-#undef BCNN_ROW
-    const int last = !s.add         ? (d.slope ? with_prelu : plain)
-                     : !d.slope     ? with_add
+    using Pass = void (*)(const Finish<Count>&);
+    static constexpr Pass passes[3][5][2] = {
+#define BCNN_PASS(START, END) {finish<Count, START, END, 1>, finish<Count, START, END, 2>}
+#define BCNN_PASSES(START)                                                                                          \
+    {BCNN_PASS(START, plain), BCNN_PASS(START, with_prelu), BCNN_PASS(START, with_add),                             \
+     BCNN_PASS(START, prelu_then_add), BCNN_PASS(START, add_then_prelu)}
+        BCNN_PASSES(from_zero), BCNN_PASSES(from_input), BCNN_PASSES(from_partial)};
+#undef BCNN_PASSES
+#undef BCNN_PASS
+    const int last = !s.add              ? (d.slope ? with_prelu : plain)
+                     : !d.slope          ? with_add
                      : d.prelu_after_add ? add_then_prelu
-                                    : prelu_then_add;
+                                         : prelu_then_add;
     Count* const n = (Count*)s.scratch;
     uint8_t* const bits = s.scratch + kBlock * kPad * sizeof(Count);
-    const size_t block_bits = kBlock * d.bits;
-    for (int p0 = 0; p0 < s.pixels; p0 += kBlock) {
-        const int pixels = least(kBlock, s.pixels - p0);
+    const size_t block_bits = kBlock / together * d.bits;
+    // Bits of a block, weights of 64 channels and the tables are to stay in L1.
+    const int block = d.k >= 512 ? kBlock / 2 : kBlock;
+    for (int p0 = 0; p0 < s.pixels; p0 += block) {
+        const int pixels = least(block, s.pixels - p0);
+        const float* const x = s.x + size_t(p0) * d.x.stride;
+        const float* const other = s.add + size_t(p0) * d.add.stride;
         for (int b0 = 0; b0 < d.branches; b0 += kBranches) {
             const int b1 = least(b0 + kBranches, d.branches);
             for (int b = b0; b < b1; b++) {
-                const float* pixel[kBlock];
+                const float* pixel[kBlock + 1];
                 for (int p = 0; p < pixels; p++) {
                     const int column = s.column + p0 + p + d.branch[b].dx;
-                    pixel[p] = !d.shifted ? s.x + size_t(p0 + p) * d.x.stride
+                    pixel[p] = !d.shifted ? x + size_t(p) * d.x.stride
                                : s.rows[b] && 0 <= column && column < d.width
                                    ? s.rows[b] + size_t(column) * d.x.stride
                                    : s.zeros;
                 }
+                pixel[pixels] = pixel[pixels - 1];
                 sign_pack(pixel, pixels, d.x, d.branch[b].threshold, bits + (b - b0) * block_bits, d.bits);
             }
             for (int c = s.channel_begin; c < s.channel_end; c += kPad) {
                 const int vectors = (least(kPad, d.o - c) + lanes - 1) / lanes;
                 const int groups = (least(kPad, d.o - c) + group - 1) / group;
+                if (d.k >= 256)  // rows larger than L1: what `finish` will read comes while the dot products are computed
+                    for (int p = 0; p < pixels; p++)
+                        for (int line = 0; line < kPad; line += 16) {
+                            __builtin_prefetch(x + size_t(p) * d.x.stride + (c + line) % d.x.period);
+                            __builtin_prefetch(s.out + size_t(p0 + p) * d.out_stride + c + line, 1);
+                        }
                 for (int b = b0; b < b1; b++) {
                     const BranchData& branch = d.branch[b];
                     const uint8_t* w = branch.weight + size_t(c / group) * d.weight_group;
-                    const uint8_t* x = bits + (b - b0) * block_bits;
+                    const uint8_t* from = bits + (b - b0) * block_bits;
                     int g = 0;
                     for (; g + tile_groups <= groups; g += tile_groups)
-                        dots<tile_groups>(x, d.bits, pixels, w + g * d.weight_group, d.weight_group, n + g * group);
+                        dots<tile_groups>(from, d.bits, pixels, w + g * d.weight_group, d.weight_group, n + g * group);
                     for (; g < groups; g++)
-                        dots<1>(x, d.bits, pixels, w + g * d.weight_group, d.weight_group, n + g * group);
+                        dots<1>(from, d.bits, pixels, w + g * d.weight_group, d.weight_group, n + g * group);
                     const int start = b ? from_partial : d.identity ? from_input : from_zero;
-                    const Finish pass = passes[start][b + 1 == d.branches ? last : plain];
-                    for (int j = 0; j < vectors; j++) {
+                    const auto pass = passes[start][b + 1 == d.branches ? last : plain];
+                    for (int j = 0; j < vectors; j += 2) {
                         const int at = c + j * lanes;
-                        pass(n + j * lanes, s.x + size_t(p0) * d.x.stride + at % d.x.period, d.x.stride,
-                             s.add ? s.add + size_t(p0) * d.add.stride + at % d.add.period : nullptr,
-                             s.add ? d.add.stride : 0, s.out + size_t(p0) * d.out_stride + at, d.out_stride, pixels,
-                             branch.scale + at, branch.offset + at, d.slope ? d.slope + at : nullptr);
+                        const int in_x = at % d.x.period, in_other = at % d.add.period;
+                        Finish<Count> f;
+                        f.n = n + j * lanes;
+                        f.x = x + in_x;
+                        f.other = other + in_other;
+                        f.scale = branch.scale + at;
+                        f.offset = branch.offset + at;
+                        f.slope = d.slope + at;
+                        f.out = s.out + size_t(p0) * d.out_stride + at;
+                        f.x_stride = d.x.stride;
+                        f.other_stride = d.add.stride;
+                        f.out_stride = d.out_stride;
+                        f.pixels = pixels;
+                        f.x_next = in_x + lanes == d.x.period ? -in_x : lanes;
+                        f.other_next = in_other + lanes == d.add.period ? -in_other : lanes;
+                        pass[j + 1 < vectors](f);
                     }
                 }
             }
@@ -122,7 +156,7 @@ static void binary_conv(const BinaryConvData& d, const BinaryConvStep& s) {
         binary_conv_counting<Wide>(d, s);
 }
 
-static size_t scratch_bytes(int k) { return kBlock * kPad * sizeof(Wide) + kBranches * kBlock * bits_bytes(k); }
+static size_t scratch_bytes(int k) { return kBlock * kPad * sizeof(Wide) + kBranches * (kBlock / together) * bits_bytes(k); }
 
 // --- real ops ----------------------------------------------------------------------------------------------------------
 
@@ -139,8 +173,8 @@ BCNN_INLINE Floats depthwise_edge(const DepthwiseData& d, const float* const row
     return v;
 }
 
-// Rows y0 to y1 of the filter are inside the map.
-template <int y0, int y1>
+// Rows y0 to y1 of the filter are inside the map. S: the stride if it is 1 or 2, else 0.
+template <int S, int y0, int y1>
 static void depthwise_rows(const DepthwiseData& d, const float* const rows[3], float* out, int x0, int x1) {
     const int vectors = (d.k + lanes - 1) / lanes;
     const int inner_end = least(x1, (d.width - 2 + d.stride) / d.stride);  // first x with a tap past the right edge
@@ -155,16 +189,33 @@ static void depthwise_rows(const DepthwiseData& d, const float* const rows[3], f
             store(to, prelu(depthwise_edge<y0, y1>(d, rows, at, x, w, offset), slope));
             x++;
         }
-        const size_t step = size_t(d.stride) * d.x.stride;
+        const ptrdiff_t next = d.x.stride, step = d.stride * next, out_stride = d.out_stride;
         const float* from[3];
-        for (int ky = y0; ky < y1; ky++) from[ky] = rows[ky] + x * step + at - d.x.stride;
+        for (int ky = y0; ky < y1; ky++) from[ky] = rows[ky] + x * step + at - next;
+        // Four pixels at a time: the sums of one wait for each other, those of four do not, and they share columns.
+        if (S)
+            for (; x + 4 <= inner_end; x += 4) {
+                Floats v[4];
+                for (int p = 0; p < 4; p++) v[p] = offset;
+                for (int ky = y0; ky < y1; ky++) {
+                    const float* column = from[ky];
+                    for (int i = 0; i < 3 + 3 * S; i++, column += next) {
+                        const Floats value = load(column);
+                        for (int p = 0; p < 4; p++)
+                            if (0 <= i - p * S && i - p * S < 3)
+                                v[p] = in_order(add(v[p], mul(weight[ky * 3 + i - p * S], value)));
+                    }
+                    from[ky] += 4 * step;
+                }
+                for (int p = 0; p < 4; p++) store(to + (x + p) * out_stride, prelu(v[p], slope));
+            }
         for (; x < inner_end; x++) {
             Floats v = offset;
             for (int ky = y0; ky < y1; ky++) {
-                for (int kx = 0; kx < 3; kx++) v = add(v, mul(weight[ky * 3 + kx], load(from[ky] + kx * d.x.stride)));
+                for (int kx = 0; kx < 3; kx++) v = add(v, mul(weight[ky * 3 + kx], load(from[ky] + kx * next)));
                 from[ky] += step;
             }
-            store(to + size_t(x) * d.out_stride, prelu(v, slope));
+            store(to + x * out_stride, prelu(v, slope));
         }
         for (; x < x1; x++)
             store(to + size_t(x) * d.out_stride, prelu(depthwise_edge<y0, y1>(d, rows, at, x, w, offset), slope));
@@ -173,22 +224,37 @@ static void depthwise_rows(const DepthwiseData& d, const float* const rows[3], f
     }
 }
 
-static void depthwise(const DepthwiseData& d, const float* const rows[3], float* out, int x0, int x1) {
+template <int S>
+static void depthwise_by(const DepthwiseData& d, const float* const rows[3], float* out, int x0, int x1) {
     if (rows[0])
-        rows[2] ? depthwise_rows<0, 3>(d, rows, out, x0, x1) : depthwise_rows<0, 2>(d, rows, out, x0, x1);
+        rows[2] ? depthwise_rows<S, 0, 3>(d, rows, out, x0, x1) : depthwise_rows<S, 0, 2>(d, rows, out, x0, x1);
     else
-        rows[2] ? depthwise_rows<1, 3>(d, rows, out, x0, x1) : depthwise_rows<1, 2>(d, rows, out, x0, x1);
+        rows[2] ? depthwise_rows<S, 1, 3>(d, rows, out, x0, x1) : depthwise_rows<S, 1, 2>(d, rows, out, x0, x1);
+}
+
+static void depthwise(const DepthwiseData& d, const float* const rows[3], float* out, int x0, int x1) {
+    (d.stride == 1 ? depthwise_by<1> : d.stride == 2 ? depthwise_by<2> : depthwise_by<0>)(d, rows, out, x0, x1);
+}
+
+template <int fixed>
+static void avg_pool_of(const float* const* rows, int s, View v, int channels, float* out, int out_stride, int x0, int x1) {
+    if (fixed) s = fixed;
+    const Floats share = broadcast(float(1.0 / (double(s) * s)));
+    for (int x = x0; x < x1; x++) {
+        const size_t from = size_t(x) * s * v.stride;
+        float* const to = out + size_t(x) * out_stride;
+        for (int c = 0; c < channels; c += lanes) {
+            Floats sum = load(rows[0] + from + c);
+            for (int y = 0; y < s; y++)
+                for (int i = y == 0; i < s; i++) sum = add(sum, load(rows[y] + from + size_t(i) * v.stride + c));
+            store(to + c, mul(sum, share));
+        }
+    }
 }
 
 static void avg_pool(const float* const* rows, int s, View v, int channels, float* out, int out_stride, int x0, int x1) {
-    const Floats share = broadcast(float(1.0 / (double(s) * s)));
-    for (int x = x0; x < x1; x++)
-        for (int c = 0; c < channels; c += lanes) {
-            Floats sum = load(rows[0] + size_t(x) * s * v.stride + c);
-            for (int y = 0; y < s; y++)
-                for (int i = y == 0; i < s; i++) sum = add(sum, load(rows[y] + (size_t(x) * s + i) * v.stride + c));
-            store(out + size_t(x) * out_stride + c, mul(sum, share));
-        }
+    const auto pool = s == 1 ? avg_pool_of<1> : s == 2 ? avg_pool_of<2> : avg_pool_of<0>;
+    pool(rows, s, v, channels, out, out_stride, x0, x1);
 }
 
 static void global_avg_pool(const float* x, int pixels, View v, int begin, int end, float* out) {

@@ -9,6 +9,7 @@ namespace {
 
 constexpr size_t kLine = 16;               // floats of a cache line
 constexpr size_t kWeightBudget = 272 << 10;  // bytes of weights that stay in an L2 of 512 kB beside the rows
+constexpr size_t kSkew = 5 * kLine;
 constexpr size_t kStrip = 8 << 10;         // bytes of one map's strip: a handful of them fit an L1 of 32 kB
 constexpr int kStripPixels = 28;           // strips are multiples of kBlock
 
@@ -86,7 +87,8 @@ public:
         for (size_t s = 0; s + 1 < cuts.size(); s++) {
             plan.segments.push_back({});
             size_t end = whole_maps;  // rings of one segment reuse the place of the last one's
-            shares_ = separable(cuts[s], cuts[s + 1]) ? shares : 1;
+            shares_ = shares;
+            if (!separable(cuts[s], cuts[s + 1])) shares_ = 1;
             for (int i = 0; i < shares_; i++) {
                 Share share = make_share(cuts[s], cuts[s + 1], i, end);
                 if (!share.steps.empty()) plan.segments.back().shares.push_back(std::move(share));
@@ -162,12 +164,37 @@ private:
         return end;
     }
 
-    // Shares must not write the same rows of a whole map, as they would if it is also read around the edge of a share.
-    bool separable(int begin, int end) const {
-        for (int i = begin; i < end; i++)
-            if (whole_[i])
-                for (int r : readers_[i])
-                    if (r < end && !pointwise(model_[r])) return false;
+    // An op that has its segment to itself and is split by channels. Not one whose channels are repeated: that takes all of them.
+    bool by_channels(int begin, int end) const {
+        return end - begin == 1 && whole(model_[begin]) && !layouts_[begin].extend;
+    }
+
+    Range own_rows(int i, int index) const { return {model_[i].h * index / shares_, model_[i].h * (index + 1) / shares_}; }
+
+    // Which rows of each op share `index` makes.
+    void find_needs(int begin, int end, int index) {
+        need_.assign(model_.size(), {});
+        for (int i = end - 1; i >= begin; i--) {
+            const Op& op = model_[i];
+            if (whole_[i]) need_[i].join(own_rows(i, index));
+            // Rows that nobody reads (a stride may step over them) are made too: every map is complete.
+            if (index == 0) need_[i].join({0, 1});
+            if (index + 1 == shares_) need_[i].join({op.h - 1, op.h});
+            if (op.source >= begin) need_[op.source].join(rows_read(model_, op, need_[i]));
+            if (op.add >= begin) need_[op.add].join(need_[i]);
+        }
+    }
+
+    // Two shares must not make the same rows of a whole map: they would write them at the same time.
+    bool separable(int begin, int end) {
+        if (by_channels(begin, end)) return true;
+        for (int index = 0; index < shares_; index++) {
+            find_needs(begin, end, index);
+            for (int i = begin; i < end; i++) {
+                const Range own = own_rows(i, index);
+                if (whole_[i] && (need_[i].begin < own.begin || need_[i].end > own.end)) return false;
+            }
+        }
         return true;
     }
 
@@ -176,8 +203,8 @@ private:
         Share share;
         share.maps.resize(model_.size());
         for (size_t i = 0; i < model_.size(); i++)
-            if (whole_[i]) share.maps[i] = {offset_[i], model_[i].h};
-        if (end - begin == 1 && whole(model_[begin]) && !layouts_[begin].extend) {  // extending takes all channels of a pixel
+            if (whole_[i]) share.maps[i] = {offset_[i], layouts_[i].row, model_[i].h};
+        if (by_channels(begin, end)) {
             const Op& op = model_[begin];
             const int units = (op.c + 63) / 64;
             const int c0 = units * index / shares_ * 64, c1 = std::min(units * (index + 1) / shares_ * 64, op.c);
@@ -185,23 +212,20 @@ private:
             return share;
         }
         begin_ = begin;
-        need_.assign(model_.size(), {});
+        find_needs(begin, end, index);
         rings_.assign(model_.size(), 0);
         rows_.clear();
-        for (int i = end - 1; i >= begin; i--) {
-            const Op& op = model_[i];
-            if (whole_[i]) need_[i].join({op.h * index / shares_, op.h * (index + 1) / shares_});
-            if (op.source >= begin) need_[op.source].join(rows_read(model_, op, need_[i]));
-            if (op.add >= begin) need_[op.add].join(need_[i]);
-        }
         made_.resize(model_.size());
         for (int i = begin; i < end; i++) made_[i] = need_[i].begin;
-        for (int i = end - 1; i >= begin; i--)
-            if (whole_[i] && !need_[i].empty()) pull(i, need_[i].end - 1);
+        for (const bool whole : {true, false})
+            for (int i = end - 1; i >= begin; i--)
+                if (whole_[i] == whole && !need_[i].empty()) pull(i, need_[i].end - 1);
         for (int i = begin; i < end; i++)
             if (!whole_[i] && rings_[i]) {
-                share.maps[i] = {floats, rings_[i]};
-                floats += round_up(layouts_[i].row * rings_[i], kLine);
+                // Rows are often a multiple of 4 kB, and then the same column of every row would compete for the same sets of L1.
+                const size_t row = round_up(layouts_[i].row, kLine) + kSkew;
+                share.maps[i] = {floats, row, rings_[i]};
+                floats += row * rings_[i];
             }
         share.steps = strips(rows_);
         return share;

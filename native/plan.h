@@ -24,6 +24,7 @@ struct Step {
 
 struct Rows {
     size_t offset = 0;  // in the arena, in floats
+    size_t row = 0;     // floats from one row to the next
     int rows = 0;       // row y is at slot y % rows
 };
 
@@ -39,7 +40,7 @@ struct Segment {
 struct Layout {          // of a map in the arena
     int stride, period;  // floats; see kernels.h
     bool extend;         // channels are repeated up to the period
-    size_t row;          // floats of a row
+    size_t row;          // floats of a row of a whole map
 };
 
 struct Plan {

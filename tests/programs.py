@@ -68,3 +68,57 @@ def of_config(config: NetworkConfig, seed: int = 0) -> p.Program:
         p.Linear(len(ops) - 1, draw.floats(channels, config.classes, low=-0.05, high=0.05), draw.floats(config.classes))
     )
     return p.Program(tuple(ops), tuple(f"op{i}" for i in range(len(ops))))
+
+
+def random_program(
+    seed: int,
+    height: int = 9,
+    width: int = 7,
+    ops: int = 8,
+    most_channels: int = 130,
+    classes: int = 5,
+) -> p.Program:
+    """Any op after any other: odd sizes, any channel count, branches, shifts, strides, replication, additions of older maps."""
+    draw = Draw(seed)
+    rng = draw.rng
+    made: list[p.Op] = [draw.input(height, width, bool(rng.integers(2)))]
+    shapes: list[p.Shape] = [(height, width, 4 if made[0].intensity is not None else 3)]  # type: ignore[union-attr]
+    corner_counts = [1, 31, 32, 33, 63, 64, 65, 127, 128, 129]
+
+    def channels(low: int) -> int:
+        counts = [c for c in corner_counts if low <= c <= most_channels]
+        if counts and rng.random() < 0.5:
+            return int(rng.choice(counts))
+        return int(rng.integers(low, max(low, most_channels) + 1))
+
+    for _ in range(ops):
+        source = len(made) - 1 if rng.random() < 0.7 else int(rng.integers(len(made)))
+        h, w, c = shapes[source]
+        kind = rng.choice(["conv", "conv", "conv", "depthwise", "pool", "average"])
+        op: p.Op
+        if kind == "conv":
+            k = c if rng.random() < 0.5 else channels(c)
+            identity = bool(rng.integers(2))
+            o = k if identity else channels(1)
+            shifted = rng.random() < 0.3
+            branches = tuple(
+                draw.branch(k, o, (int(rng.integers(-h, h + 1)), int(rng.integers(-w, w + 1))) if shifted else (0, 0))
+                for _ in range(int(rng.integers(1, 7 if shifted else 4)))
+            )
+            others = [i for i, (ah, aw, ac) in enumerate(shapes) if (ah, aw) == (h, w) and ac <= o]
+            add = int(rng.choice(others)) if others and rng.random() < 0.5 else None
+            slope = draw.slope(o) if rng.random() < 0.7 else None
+            op = p.BinaryConv(source, branches, identity, slope, add, bool(rng.integers(2)))
+        elif kind == "depthwise":
+            k = c if rng.random() < 0.5 else channels(c)
+            op = draw.depthwise(source, k, int(rng.choice([1, 1, 2, 3])), bool(rng.integers(2)))
+        elif kind == "pool":
+            common = [s for s in range(1, min(h, w) + 1) if h % s == 0 and w % s == 0]
+            op = p.AvgPool(source, int(rng.choice(common)))
+        else:
+            op = p.ChannelAvg(source, int(rng.integers(1, c + 1)))
+        made.append(op)
+        shapes.append(p.map_shape(op, "op", shapes))
+    made.append(p.GlobalAvgPool(len(made) - 1))
+    made.append(p.Linear(len(made) - 1, draw.floats(shapes[-1][2], classes), draw.floats(classes)))
+    return p.Program(tuple(made), tuple(f"op{i}" for i in range(len(made))))

@@ -1,14 +1,16 @@
 // AVX2: 8 floats a register, and binary dot products by table.
 //
-// Popcount has no instruction here. With channels in bytes, `vpshufb` counts four bits of 32 channels at once:
-//   1. n = popcount(x ^ w) summed over nibbles (4 bits) of x and w.
-//   2. For one nibble x, popcount(x ^ w) as a function of w is a table of 16 bytes.
-//   3. `vpshufb` looks up 32 channels' nibbles w in that table: no xor, no mask, no shift; one addition sums it up.
-// That is 2 instructions for 128 binary MACs; xor + nibble popcount needs 4. So weights are stored a nibble a byte,
-// [group of 32][nibble][32], and bits of a map as the table's offset, 16 * nibble, a byte each.
+// There is no instruction that counts bits here. `vpshufb` looks up 32 bytes in a table of 16, so:
+//   1. n = popcount(x ^ w) is a sum over nibbles (4 bits) of x and w.
+//   2. For one nibble x, popcount(x ^ w) as a function of w is a table of 16 numbers from 0 to 4.
+//   3. With a nibble of 32 channels' weights in the bytes of a register, one `vpshufb` counts 4 bits of 32 channels: no xor, no
+//      mask, no shift.
+//   4. A table's byte has room for two such numbers, so one look-up serves two pixels: the low half of a byte counts for the
+//      first, the high half for the second. Halves hold three look-ups (3 * 4 < 16), then they are taken apart.
+// That is 10 instructions for 768 binary MACs; xor and popcount by nibbles take 24.
+// So weights are stored a nibble a byte, [group of 32][nibble][32], and bits of a pair of pixels as offsets of their table,
+// 16 * (first nibble + 16 * second nibble), two bytes each.
 #pragma once
-
-#define BCNN_INLINE static inline __attribute__((always_inline))
 
 constexpr int lanes = 8;
 typedef __m256 Floats;
@@ -18,39 +20,95 @@ BCNN_INLINE void store(float* p, Floats v) { _mm256_storeu_ps(p, v); }
 BCNN_INLINE Floats broadcast(float v) { return _mm256_set1_ps(v); }
 BCNN_INLINE Floats add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
 BCNN_INLINE Floats mul(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
+// Keeps the order of the code: GCC 12 would put sums that are to interleave one after the other.
+BCNN_INLINE Floats in_order(Floats v) {
+    asm volatile("" : "+x"(v));
+    return v;
+}
 BCNN_INLINE Floats prelu(Floats v, Floats slope) { return _mm256_blendv_ps(v, _mm256_mul_ps(v, slope), v); }
 BCNN_INLINE unsigned at_least(Floats x, Floats t) {
     return unsigned(_mm256_movemask_ps(_mm256_cmp_ps(x, t, _CMP_GE_OQ)));
 }
 
-// Two nibbles as table offsets: 0xHL -> bytes 0xL0, 0xH0.
-struct Nibbles {
-    uint16_t of[256];
-    constexpr Nibbles() : of() {
-        for (unsigned m = 0; m < 256; m++) of[m] = uint16_t((m & 15) << 4 | (m & 0xF0) << 8);
-    }
-};
-static constexpr Nibbles nibbles;
 struct alignas(64) Tables {
-    uint8_t of[16][16];
+    uint8_t of[16][16][16];  // second nibble, first nibble, weights' nibble
     constexpr Tables() : of() {
-        for (int x = 0; x < 16; x++)
-            for (int w = 0; w < 16; w++)
-                for (int b = 0; b < 4; b++) of[x][w] = uint8_t(of[x][w] + (((x ^ w) >> b) & 1));
+        for (int i = 0; i < 4096; i++)
+            for (int bit = 0; bit < 4; bit++) {
+                const int second = i >> 8, first = i >> 4 & 15, weight = i & 15;
+                of[second][first][weight] =
+                    uint8_t(of[second][first][weight] + ((first ^ weight) >> bit & 1) + 16 * ((second ^ weight) >> bit & 1));
+            }
     }
 };
 static constexpr Tables tables;
 
+constexpr int together = 2;  // pixels that share a look-up
 constexpr int group = 32, tile_pixels = 4, tile_groups = 2;
-typedef uint8_t Narrow;   // counts fit a byte
+typedef uint8_t Narrow;  // counts fit a byte
 typedef uint16_t Wide;
-constexpr int put_bytes = 2;  // of bits of one register
 constexpr int narrow_limit = 252;
 
-BCNN_INLINE size_t bits_bytes(int k) { return size_t((k + 7) / 8) * 2; }
-BCNN_INLINE size_t weight_bytes(int k) { return bits_bytes(k) * group; }
-BCNN_INLINE void put_bits(uint8_t* bits, int vector, unsigned mask) {
-    __builtin_memcpy(bits + vector * 2, &nibbles.of[mask], 2);
+BCNN_INLINE int nibbles(int k) { return (k + 15) / 16 * 4; }
+BCNN_INLINE size_t bits_bytes(int k) { return size_t(nibbles(k)) * 2; }
+BCNN_INLINE size_t weight_bytes(int k) { return size_t(nibbles(k)) * group; }
+
+// sign_pack leaves the nibbles of every 64 channels (16 a round, `rounds` of them) in this order.
+BCNN_INLINE int place(int nibble, int rounds) { return (nibble % 2 * 2 + nibble / 2 % 2) * rounds + nibble / 4; }
+
+// x >= threshold of a block of pixels, as offsets of tables. `pixel` has one entry more than there are pixels if that is odd.
+//   1. Comparisons of two pixels and two registers of channels, narrowed to bytes: eight bytes are four channels of the first
+//      pixel and the same four of the second.
+//   2. Each byte keeps one bit, 1 to 128, and `vpsadbw` adds the eight up: the number of the table, in 64 bits.
+//   3. Shifts put four such numbers, times 16, side by side.
+template <int rounds, bool wraps>
+static void sign_pack_64(const float* const* pixel, int pixels, const int* at, const float* threshold, uint8_t* bits,
+                         size_t bytes) {
+    const __m256i bit = _mm256_set1_epi64x(int64_t(0x8040201008040201));
+    Floats t[2 * rounds];
+    for (int j = 0; j < 2 * rounds; j++) t[j] = load(threshold + j * lanes);
+    for (int p = 0; p < pixels; p += 2, bits += bytes) {
+        const float *a = pixel[p] + at[0], *b = pixel[p + 1] + at[0];
+        __m256i all = _mm256_setzero_si256();
+        for (int r = 0; r < rounds; r++) {
+            __m256i half[2];
+            for (int h = 0; h < 2; h++) {
+                const int j = 2 * r + h, next = wraps ? at[j] - at[0] : j * lanes;
+                half[h] = _mm256_packs_epi32(_mm256_castps_si256(_mm256_cmp_ps(t[j], load(a + next), _CMP_LE_OQ)),
+                                             _mm256_castps_si256(_mm256_cmp_ps(t[j], load(b + next), _CMP_LE_OQ)));
+            }
+            const __m256i kept = _mm256_and_si256(_mm256_packs_epi16(half[0], half[1]), bit);
+            const __m256i number = _mm256_sad_epu8(kept, _mm256_setzero_si256());
+            all = _mm256_or_si256(all, _mm256_slli_epi64(number, 4 + 16 * r));
+        }
+        if (rounds == 4) {
+            _mm256_storeu_si256((__m256i*)bits, all);
+        } else if (rounds == 2) {
+            const __m256i packed = _mm256_permutevar8x32_epi32(all, _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6));
+            _mm_storeu_si128((__m128i*)bits, _mm256_castsi256_si128(packed));
+        } else {
+            alignas(32) uint8_t spread[32];
+            _mm256_store_si256((__m256i*)spread, all);
+            for (int q = 0; q < 4; q++) __builtin_memcpy(bits + q * 2 * rounds, spread + 8 * q, 2 * rounds);
+        }
+    }
+}
+
+static void sign_pack(const float* const* pixel, int pixels, View v, const float* threshold, uint8_t* bits, size_t bytes) {
+    const int vectors = int(bytes / 4);
+    for (int j = 0; j < vectors; j += 8) {
+        int at[8];
+        bool wraps = false;
+        for (int i = 0; i < 8; i++) {
+            at[i] = (j + i) * lanes % v.period;  // replication: channel k is read at k mod C
+            wraps |= at[i] != at[0] + i * lanes;
+        }
+        const int rounds = (vectors - j < 8 ? vectors - j : 8) / 2;
+#define BCNN_PACK(ROUNDS) (wraps ? sign_pack_64<ROUNDS, true> : sign_pack_64<ROUNDS, false>)
+        const auto pack = rounds == 4 ? BCNN_PACK(4) : rounds == 3 ? BCNN_PACK(3) : rounds == 2 ? BCNN_PACK(2) : BCNN_PACK(1);
+#undef BCNN_PACK
+        pack(pixel, pixels, at, threshold + j * lanes, bits + j * 4, bytes);
+    }
 }
 
 // Wide counts are made from even and odd bytes; this order of channels in a group's bytes makes both come out in order.
@@ -58,12 +116,15 @@ BCNN_INLINE int byte_of(int channel, bool narrow) {
     return narrow ? channel : channel < 16 ? 2 * channel : 2 * (channel - 16) + 1;
 }
 static void pack_weight(const uint32_t* weight, int o, int k, uint8_t* out) {
-    const int words = (k + 31) / 32, count = int(bits_bytes(k));
+    const int words = (k + 31) / 32, count = nibbles(k);
     const bool narrow = k <= narrow_limit;
     for (int c = 0; c < o; c++) {
         uint8_t* to = out + size_t(c / group) * weight_bytes(k) + byte_of(c % group, narrow);
         const uint32_t* from = weight + size_t(c) * words;
-        for (int i = 0; i < count; i++) to[size_t(i) * group] = uint8_t(from[i / 8] >> (i % 8 * 4) & 15);
+        for (int i = 0; i < count && i < words * 8; i++) {
+            const int rounds = count - i / 16 * 16 < 16 ? count % 16 / 4 : 4;
+            to[size_t(i / 16 * 16 + place(i % 16, rounds)) * group] = uint8_t(from[i / 8] >> (i % 8 * 4) & 15);
+        }
     }
 }
 
@@ -74,44 +135,67 @@ BCNN_INLINE Floats counts(const Wide* n) {
     return _mm256_cvtepi32_ps(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)n)));
 }
 
-template <int T, int G>
-BCNN_INLINE void dot_bytes(const uint8_t* bits, size_t bits_stride, const uint8_t* w, size_t w_group, int begin, int end,
-                           __m256i (&sum)[T][G]) {
-    for (int t = 0; t < T; t++)
-        for (int g = 0; g < G; g++) sum[t][g] = _mm256_setzero_si256();
-    for (int i = begin; i < end; i++) {
-        __m256i weights[G];
-        for (int g = 0; g < G; g++) weights[g] = _mm256_load_si256((const __m256i*)(w + g * w_group + i * group));
-        for (int t = 0; t < T; t++) {
-            const uint8_t* at = &tables.of[0][0] + bits[t * bits_stride + i];
-            const __m256i table = _mm256_broadcastsi128_si256(_mm_load_si128((const __m128i*)at));
-            for (int g = 0; g < G; g++)
-                sum[t][g] = _mm256_add_epi8(sum[t][g], _mm256_shuffle_epi8(table, weights[g]));
+// In place: GCC 12 otherwise copies every sum once per round, which costs a fifth of the speed.
+BCNN_INLINE __m256i add_to(__m256i sum, __m256i v) {
+    asm("vpaddb %1, %0, %0" : "+x"(sum) : "x"(v));
+    return sum;
+}
+
+// `count` (1 to 3) nibbles from nibble i on, for T / 2 pairs of pixels and G groups of channels.
+template <int T, int G, int count>
+BCNN_INLINE void look_up(const uint8_t* bits, size_t bytes, const uint8_t* w, size_t w_group, int i, __m256i (&sum)[T][G]) {
+    const __m256i low = _mm256_set1_epi8(15);
+    for (int t = 0; t < T; t += 2) {
+        __m256i table[count];
+        for (int j = 0; j < count; j++) {
+            uint16_t offset;
+            __builtin_memcpy(&offset, bits + t / 2 * bytes + 2 * (i + j), 2);
+            table[j] = _mm256_broadcastsi128_si256(_mm_load_si128((const __m128i*)(&tables.of[0][0][0] + offset)));
+        }
+        for (int g = 0; g < G; g++) {
+            const __m256i* weights = (const __m256i*)(w + g * w_group) + i;
+            __m256i halves = _mm256_shuffle_epi8(table[0], _mm256_load_si256(weights));
+            for (int j = 1; j < count; j++)
+                halves = _mm256_add_epi8(halves, _mm256_shuffle_epi8(table[j], _mm256_load_si256(weights + j)));
+            sum[t][g] = add_to(sum[t][g], _mm256_and_si256(halves, low));
+            sum[t + 1][g] = add_to(sum[t + 1][g], _mm256_and_si256(_mm256_srli_epi16(halves, 4), low));
         }
     }
 }
 
-// n for T pixels and G groups of channels; out [T][kPad]
 template <int T, int G>
-BCNN_INLINE void dot(const uint8_t* bits, size_t bits_stride, const uint8_t* w, size_t w_group, Narrow* out) {
+BCNN_INLINE void dot_bytes(const uint8_t* bits, size_t bytes, const uint8_t* w, size_t w_group, int begin, int end,
+                           __m256i (&sum)[T][G]) {
+    for (int t = 0; t < T; t++)
+        for (int g = 0; g < G; g++) sum[t][g] = _mm256_setzero_si256();
+    int i = begin;
+    for (; i + 3 <= end; i += 3) look_up<T, G, 3>(bits, bytes, w, w_group, i, sum);
+    if (i + 2 == end) look_up<T, G, 2>(bits, bytes, w, w_group, i, sum);
+    if (i + 1 == end) look_up<T, G, 1>(bits, bytes, w, w_group, i, sum);
+}
+
+// n for T pixels and G groups of channels; `bytes` of bits of a pair of pixels; out [T][kPad]
+template <int T, int G>
+BCNN_INLINE void dot(const uint8_t* bits, size_t bytes, const uint8_t* w, size_t w_group, Narrow* out) {
     __m256i sum[T][G];
-    dot_bytes<T, G>(bits, bits_stride, w, w_group, 0, int(w_group / group), sum);
+    dot_bytes<T, G>(bits, bytes, w, w_group, 0, int(w_group / group), sum);
     for (int t = 0; t < T; t++)
         for (int g = 0; g < G; g++) _mm256_store_si256((__m256i*)(out + t * kPad + g * group), sum[t][g]);
 }
 template <int T, int G>
-BCNN_INLINE void dot(const uint8_t* bits, size_t bits_stride, const uint8_t* w, size_t w_group, Wide* out) {
+BCNN_INLINE void dot(const uint8_t* bits, size_t bytes, const uint8_t* w, size_t w_group, Wide* out) {
     const int count = int(w_group / group);
-    const int parts = (count + 62) / 63;  // a byte holds 63 * 4 = 252
-    for (int part = 0; part < parts; part++) {
+    const int parts = (count + 62) / 63;                         // a byte holds 63 * 4 = 252
+    const int part = ((count + parts - 1) / parts + 2) / 3 * 3;  // whole rounds of three
+    for (int begin = 0; begin < count; begin += part) {
         __m256i sum[T][G];
-        dot_bytes<T, G>(bits, bits_stride, w, w_group, count * part / parts, count * (part + 1) / parts, sum);
+        dot_bytes<T, G>(bits, bytes, w, w_group, begin, begin + part < count ? begin + part : count, sum);
         for (int t = 0; t < T; t++)
             for (int g = 0; g < G; g++) {
                 __m256i* to = (__m256i*)(out + t * kPad + g * group);
                 __m256i even = _mm256_and_si256(sum[t][g], _mm256_set1_epi16(255));
                 __m256i odd = _mm256_srli_epi16(sum[t][g], 8);
-                if (part) {
+                if (begin) {
                     even = _mm256_add_epi16(even, _mm256_load_si256(to));
                     odd = _mm256_add_epi16(odd, _mm256_load_si256(to + 1));
                 }

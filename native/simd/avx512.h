@@ -1,8 +1,5 @@
 // AVX-512 with F, BW, VL and VPOPCNTDQ: 16 floats a register, and an instruction that counts the bits of 16 words.
-// Bits of a map in 32-bit words, bit c % 32 of word c // 32; weights [group of 16][word][16].
 #pragma once
-
-#define BCNN_INLINE static inline __attribute__((always_inline))
 
 constexpr int lanes = 16;
 typedef __m512 Floats;
@@ -12,24 +9,18 @@ BCNN_INLINE void store(float* p, Floats v) { _mm512_storeu_ps(p, v); }
 BCNN_INLINE Floats broadcast(float v) { return _mm512_set1_ps(v); }
 BCNN_INLINE Floats add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
 BCNN_INLINE Floats mul(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
+// Keeps the order of the code: GCC 12 would put sums that are to interleave one after the other.
+BCNN_INLINE Floats in_order(Floats v) {
+    asm volatile("" : "+v"(v));
+    return v;
+}
 BCNN_INLINE Floats prelu(Floats v, Floats slope) {
     return _mm512_mask_mul_ps(v, _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_LT_OQ), v, slope);
 }
 BCNN_INLINE unsigned at_least(Floats x, Floats t) { return _mm512_cmp_ps_mask(x, t, _CMP_GE_OQ); }
 
 constexpr int group = 16, tile_pixels = 7, tile_groups = 2;
-typedef uint32_t Narrow;
-typedef uint32_t Wide;
-constexpr int put_bytes = 2;  // of bits of one register
-constexpr int narrow_limit = 0;
-
-BCNN_INLINE size_t bits_bytes(int k) { return size_t((k + 31) / 32) * 4; }
-BCNN_INLINE size_t weight_bytes(int k) { return bits_bytes(k) * group; }
-BCNN_INLINE void put_bits(uint8_t* bits, int vector, unsigned mask) {
-    const uint16_t half = uint16_t(mask);
-    __builtin_memcpy(bits + vector * 2, &half, 2);
-}
-static void pack_weight(const uint32_t* weight, int o, int k, uint8_t* out) { pack_words(weight, o, k, group, out); }
+#include "words.h"
 
 BCNN_INLINE Floats counts(const Wide* n) { return _mm512_cvtepi32_ps(_mm512_loadu_si512(n)); }
 

@@ -1,8 +1,5 @@
 // NEON (AArch64): two registers of 4 floats make 8, and `cnt` counts the bits of every byte.
-// Bits of a map in 32-bit words, bit c % 32 of word c // 32; weights [group of 8][word][8].
 #pragma once
-
-#define BCNN_INLINE static inline __attribute__((always_inline))
 
 constexpr int lanes = 8;
 struct Floats {
@@ -17,6 +14,7 @@ BCNN_INLINE void store(float* p, Floats v) {
 BCNN_INLINE Floats broadcast(float v) { return {vdupq_n_f32(v), vdupq_n_f32(v)}; }
 BCNN_INLINE Floats add(Floats x, Floats y) { return {vaddq_f32(x.a, y.a), vaddq_f32(x.b, y.b)}; }
 BCNN_INLINE Floats mul(Floats x, Floats y) { return {vmulq_f32(x.a, y.a), vmulq_f32(x.b, y.b)}; }
+BCNN_INLINE Floats in_order(Floats v) { return v; }
 BCNN_INLINE Floats prelu(Floats v, Floats slope) {
     const Floats scaled = mul(v, slope);
     return {vbslq_f32(vcltzq_f32(v.a), scaled.a, v.a), vbslq_f32(vcltzq_f32(v.b), scaled.b, v.b)};
@@ -27,15 +25,7 @@ BCNN_INLINE unsigned at_least(Floats x, Floats t) {
 }
 
 constexpr int group = 8, tile_pixels = 4, tile_groups = 2;
-typedef uint32_t Narrow;
-typedef uint32_t Wide;
-constexpr int put_bytes = 1;  // of bits of one register
-constexpr int narrow_limit = 0;
-
-BCNN_INLINE size_t bits_bytes(int k) { return size_t((k + 31) / 32) * 4; }
-BCNN_INLINE size_t weight_bytes(int k) { return bits_bytes(k) * group; }
-BCNN_INLINE void put_bits(uint8_t* bits, int vector, unsigned mask) { bits[vector] = uint8_t(mask); }
-static void pack_weight(const uint32_t* weight, int o, int k, uint8_t* out) { pack_words(weight, o, k, group, out); }
+#include "words.h"
 
 BCNN_INLINE Floats counts(const Wide* n) {
     return {vcvtq_f32_u32(vld1q_u32(n)), vcvtq_f32_u32(vld1q_u32(n + 4))};

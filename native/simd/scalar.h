@@ -1,8 +1,6 @@
 // No intrinsics: arrays of 8 that any C++ compiler handles. The one that every machine has.
 #pragma once
 
-#define BCNN_INLINE static inline __attribute__((always_inline))
-
 constexpr int lanes = 8;
 struct Floats {
     float v[lanes];
@@ -29,6 +27,7 @@ BCNN_INLINE Floats mul(Floats a, Floats b) {
     for (int i = 0; i < lanes; i++) a.v[i] *= b.v[i];
     return a;
 }
+BCNN_INLINE Floats in_order(Floats a) { return a; }
 BCNN_INLINE Floats prelu(Floats a, Floats slope) {
     for (int i = 0; i < lanes; i++) a.v[i] = a.v[i] >= 0 ? a.v[i] : slope.v[i] * a.v[i];
     return a;
@@ -39,17 +38,8 @@ BCNN_INLINE unsigned at_least(Floats x, Floats t) {
     return mask;
 }
 
-// Bits of a map in 32-bit words, bit c % 32 of word c // 32; weights [group of 8][word][8].
 constexpr int group = 8, tile_pixels = 4, tile_groups = 1;
-typedef uint32_t Narrow;
-typedef uint32_t Wide;
-constexpr int put_bytes = 1;  // of bits of one register
-constexpr int narrow_limit = 0;
-
-BCNN_INLINE size_t bits_bytes(int k) { return size_t((k + 31) / 32) * 4; }
-BCNN_INLINE size_t weight_bytes(int k) { return bits_bytes(k) * group; }
-BCNN_INLINE void put_bits(uint8_t* bits, int vector, unsigned mask) { bits[vector] = uint8_t(mask); }
-static void pack_weight(const uint32_t* weight, int o, int k, uint8_t* out) { pack_words(weight, o, k, group, out); }
+#include "words.h"
 
 BCNN_INLINE Floats counts(const Wide* n) {
     Floats r;

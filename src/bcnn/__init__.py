@@ -10,9 +10,10 @@ from bcnn.errors import UserError
 
 if TYPE_CHECKING:
     from bcnn.engine import Engine
+    from bcnn.packfile import Sizes
 
 __version__ = "0.1.0"
-__all__ = ["Level", "NetworkConfig", "UserError", "__version__", "load", "preset"]
+__all__ = ["Level", "NetworkConfig", "UserError", "__version__", "load", "pack", "preset"]
 
 
 def load(path: str | Path, isa: str | None = None, threads: int | None = None) -> Engine:
@@ -21,3 +22,14 @@ def load(path: str | Path, isa: str | None = None, threads: int | None = None) -
     from bcnn.packfile import read
 
     return Engine(read(path), isa=isa, threads=threads)
+
+
+def pack(checkpoint: str | Path, path: str | Path) -> Sizes:
+    """Lower a trained network, given by its checkpoint or run folder, and write it as a packed file. Needs torch."""
+    from bcnn.checkpoint import load as load_checkpoint
+    from bcnn.lower import lower
+    from bcnn.packfile import save
+
+    network, meta = load_checkpoint(checkpoint)
+    provenance = {**meta.provenance, "packed_by": f"bcnn {__version__}"}
+    return save(lower(network, meta.mean, meta.std, meta.labels, meta.crop, provenance), path)

@@ -16,7 +16,8 @@ def pack_bits(bits: NDArray[np.bool_]) -> Words:
     """... x K -> ... x ceil(K / 32) words."""
     tail = -bits.shape[-1] % 32
     padded = np.pad(bits, [(0, 0)] * (bits.ndim - 1) + [(0, tail)]) if tail else bits
-    return np.packbits(padded, axis=-1, bitorder="little").view("<u4").astype(np.uint32, copy=False)
+    octets = np.packbits(np.ascontiguousarray(padded), axis=-1, bitorder="little")
+    return octets.view("<u4").astype(np.uint32, copy=False)
 
 
 def unpack_bits(words: Words, channels: int) -> NDArray[np.bool_]:

@@ -35,10 +35,11 @@ class Isa:
 
 @dataclass(frozen=True)
 class Cost:
-    """What an op class costs in one image, on one thread. `seconds` has one entry per repeat."""
+    """What an op costs for one image, on one thread."""
 
-    kind: str
-    seconds: tuple[float, ...]
+    name: str
+    kind: str  # binary conv, depth wise, pool, decoder, input
+    seconds: float
     macs: int  # binary multiply-accumulates; 0 for real ops
 
 
@@ -130,22 +131,11 @@ class Engine:
         """Map i, float32 H,W,C, is what op i makes: copied row by row out of the engine's real run of one image."""
         return self._core.maps(np.ascontiguousarray(self._one(image)))
 
-    def profile(self, image: NDArray[np.uint8], repeats: int = 20) -> list[Cost]:
-        """What each op class costs, on one thread. Reading the clock between steps adds a few per cent."""
-        image = np.ascontiguousarray(self._one(image))
-        runs = np.array([self._core.profile(image) for _ in range(repeats)])
-        kinds = [_kind(op) for op in self.program.ops]
-        costs = []
-        for kind in dict.fromkeys(kinds):
-            ops = [i for i, other in enumerate(kinds) if other == kind]
-            macs = sum(binary_macs(self.program, i) for i in ops)
-            costs.append(Cost(kind, tuple(runs[:, ops].sum(axis=1).tolist()), macs))
-        return costs
-
-    def profile_ops(self, image: NDArray[np.uint8], repeats: int = 20) -> NDArray[np.float64]:
-        """Seconds per op, repeats,ops."""
-        image = np.ascontiguousarray(self._one(image))
-        return np.array([self._core.profile(image) for _ in range(repeats)])
+    def profile(self, image: NDArray[np.uint8], repeats: int = 50) -> list[Cost]:
+        """What each op costs, on one thread. Each op runs in many short steps; the fastest of `repeats` runs of each counts."""
+        seconds = self._core.profile(np.ascontiguousarray(self._one(image)), repeats)
+        names = zip(self.program.names, self.program.ops, strict=True)
+        return [Cost(name, _kind(op), seconds[i], binary_macs(self.program, i)) for i, (name, op) in enumerate(names)]
 
     def _one(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
         height, width, _ = self.program.shapes[0]

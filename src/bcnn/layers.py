@@ -55,14 +55,17 @@ class Branch(nn.Module):
     shift and pad come before the bias (sec. 4.2.1), so a padded pixel becomes sign(bias): +1 or -1 like any other.
     """
 
-    def __init__(self, channels: int, bias: Tensor, shift: tuple[int, int] = (0, 0)) -> None:
+    def __init__(
+        self, channels: int, bias: Tensor, shift: tuple[int, int] = (0, 0), channels_out: int | None = None
+    ) -> None:
         super().__init__()
+        out = channels if channels_out is None else channels_out  # O != K only where there is no identity path
         self.shift = shift
         self.weights = "binary"  # or another of binarize.WEIGHTS: set for a whole network by Network.weights
         self.temperature = 1.0  # of weights "tanh"
         self.bias = nn.Parameter(bias.reshape(1, channels, 1, 1).clone())
-        self.weight = nn.Parameter(nn.init.kaiming_normal_(torch.empty(channels, channels, 1, 1)))
-        self.norm = nn.BatchNorm2d(channels)
+        self.weight = nn.Parameter(nn.init.kaiming_normal_(torch.empty(out, channels, 1, 1)))
+        self.norm = nn.BatchNorm2d(out)
 
     def forward(self, x: Tensor) -> Tensor:
         signs = sign_activation(shifted(x, *self.shift), self.bias)

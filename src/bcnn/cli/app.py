@@ -6,6 +6,7 @@ runs, so that `bcnn --help` answers at once.
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Annotated
 
@@ -22,6 +23,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+# The modules that hold the verbs, in the order of the walk; `bcnn --help` lists them so.
+VERBS = ("quickstart", "count", "train", "deploy", "bench", "theory")
 out = Console()  # what was asked for
 err = Console(stderr=True)  # progress and errors, so that output can be piped
 
@@ -43,7 +46,8 @@ def _root(
 
 def main() -> None:
     """The entry point: a `UserError` becomes one sentence and exit code 2, never a traceback."""
-    from bcnn.cli import count, deploy, train  # noqa: F401  (importing a module adds its verbs)
+    for group in VERBS:
+        importlib.import_module(f"bcnn.cli.{group}")  # importing a module adds its verbs
 
     try:
         app()

@@ -17,12 +17,8 @@ from bcnn.errors import UserError
 if TYPE_CHECKING:
     from bcnn.packfile import Packed, Sizes
 
-ISAS = (
-    "avx512",
-    "avx2",
-    "neon",
-    "scalar",
-)  # all that the engine's source has; a build holds those of its processor family
+# All that the engine's source has; a build holds those of its processor family.
+ISAS = ("avx512", "avx2", "neon", "scalar")
 
 
 @app.command()
@@ -34,18 +30,13 @@ def pack(
 
     Example: bcnn pack runs/cifar10 -o cifar10.bcnn
     """
-    from bcnn import __version__
-    from bcnn.checkpoint import load
-    from bcnn.lower import lower
-    from bcnn.packfile import save
+    import bcnn
 
     if output.exists() and checkpoint.exists() and output.samefile(checkpoint):
         raise UserError(f"{output} is the checkpoint itself; give another file with -o")
     with err.status("Lowering and packing ..."):
-        network, meta = load(checkpoint)
-        provenance = {**meta.provenance, "packed_by": f"bcnn {__version__}"}
-        sizes = save(lower(network, meta.mean, meta.std, meta.labels, meta.crop, provenance), output)
-    out.print(_size_table(sizes))
+        sizes = bcnn.pack(checkpoint, output)
+    out.print(size_table(sizes))
     out.print(
         f"Wrote {escape(str(output))}. Next: bcnn verify {escape(str(output))} --checkpoint {escape(str(checkpoint))}"
     )
@@ -68,7 +59,7 @@ def info(
 
     packed = open_packed(model)
     out.print(_op_table(packed))
-    out.print(_size_table(packed.sizes))
+    out.print(size_table(packed.sizes))
     labels = packed.program.labels
     if labels:
         out.print(f"Classes: {len(labels)} ({escape(', '.join(labels[:5]))}{', ...' if len(labels) > 5 else ''})")
@@ -89,6 +80,11 @@ def verify(
 
     Examples: bcnn verify model.bcnn | bcnn verify model.bcnn --checkpoint runs/cifar10 --data photos/
     """
+    raise typer.Exit(int(not print_checks(model, checkpoint, data, limit)))
+
+
+def print_checks(model: Path, checkpoint: Path | None = None, data: Path | None = None, limit: int = 1000) -> bool:
+    """A line per check as it is done; whether all passed."""
     from bcnn.verify import verify as checks
 
     failed = False
@@ -99,7 +95,7 @@ def verify(
             word = "[green]pass[/]" if check.passed else "[red]FAIL[/]"
             out.print(f"{word}  {check.name:<14}{escape(check.detail)}", highlight=False, soft_wrap=True)
             status.start()
-    raise typer.Exit(int(failed))
+    return not failed
 
 
 @app.command()
@@ -157,7 +153,7 @@ def _isa_table() -> Table:
     return table
 
 
-def _size_table(sizes: Sizes) -> Table:
+def size_table(sizes: Sizes) -> Table:
     table = Table("part", "bytes", title="Size")
     table.columns[1].justify = "right"
     table.add_row("binary weights, one bit each", f"{sizes.binary_weights:,}")

@@ -40,7 +40,7 @@ def measure(model: str, data: str = "", split: str = "", strict: bool = False) -
 
 
 def _measure_packed(model: str, data: str, split: str, strict: bool) -> tuple[Scores, Data, str]:
-    engine: Any = bcnn.load(model)
+    engine = bcnn.load(model)
     program = engine.program
     height, width, _ = program.shapes[0]
     opened = _open(data, split, (height, width), program.crop, program.provenance, strict)

@@ -1,0 +1,45 @@
+"""ONNX Runtime on the same network: float Conv with +-1 weights, and MatMulInteger as the fair baseline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from bcnn import program as p
+from bcnn.bench.check import WrongResultError, check_maps
+from bcnn.bench.onnx_graph import Products, onnx_model
+from bcnn.bench.rival import Job, Rival
+
+NAMES: dict[Products, str] = {"float": "ONNX Runtime, float Conv", "integer": "ONNX Runtime, MatMulInteger"}
+
+
+def session(model: onnx.ModelProto, threads: int) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    # Worker threads spin for a while after a run, which would be the next contestant's time.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    options.log_severity_level = 3  # errors only
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def nhwc_maps(values: list[Any], products: Products) -> list[p.Floats]:
+    """1,C,H,W or 1,H,W,C -> H,W,C."""
+    return [value[0] if products == "integer" else value[0].transpose(1, 2, 0) for value in values]
+
+
+def binary_network(job: Job, products: Products) -> Rival:
+    feed = {"image": job.image[None]}
+    contrib = products == "integer"
+    values = session(onnx_model(job.program, products, maps=True, contrib=contrib), job.threads).run(None, feed)
+    checked = check_maps(job.program, job.image, nhwc_maps(values[1:], products))
+    timed = session(onnx_model(job.program, products, contrib=contrib), job.threads)
+    logits = timed.run(None, feed)[0]
+    if not np.array_equal(logits, values[0]):
+        raise WrongResultError("logits of the timed model are not those of the checked one")
+    computes = "the same network, " + ("float32" if products == "float" else "uint8 bits x int8 +-1, rest float32")
+    return Rival(NAMES[products], computes, lambda: timed.run(None, feed), checked)

@@ -1,0 +1,217 @@
+"""Every contestant in one table: made, checked, timed in turns. One that is missing here becomes a line that says so.
+
+A maker takes a `Job` and returns a `Rival` that has passed its check. It imports its framework itself, so that a framework
+that is not installed costs one line of the table and nothing else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bcnn import packfile
+from bcnn.bench.check import WrongResultError
+from bcnn.bench.rival import Job, Rival, SkippedError
+from bcnn.bench.sample import sample_image, sample_program
+from bcnn.bench.timing import Times, facts, interleave
+from bcnn.config import PRESETS, NetworkConfig, resolve
+
+Maker = Callable[[Job], Rival]
+ENGINE = "this engine"
+
+
+def engine(job: Job, isa: str | None = None, name: str = ENGINE) -> Rival:
+    from bcnn.engine import Engine
+    from bcnn.interpret import interpret
+
+    batch = np.ascontiguousarray(job.image[None])
+    made = Engine(job.program, isa=isa, threads=job.threads)
+    if not np.array_equal(np.asarray(made.run(batch)).reshape(-1), interpret(job.program, job.image)):
+        raise WrongResultError("logits are not the interpreter's")
+    threads = f", {job.threads} threads" if job.threads > 1 else ""
+    computes = f"the same network, {made.isa}{threads}"
+    return Rival(name, computes, lambda: made.run(batch), "interpreter, logits ==", job.threads)
+
+
+def _torch_eager(job: Job) -> Rival:
+    from bcnn.bench import pytorch
+
+    return pytorch.eager(_with_network(job))
+
+
+def _torch_compiled(job: Job) -> Rival:
+    from bcnn.bench import pytorch
+
+    return pytorch.compiled(_with_network(job))
+
+
+def _with_network(job: Job) -> Job:
+    if job.network is None:
+        raise SkippedError("a packed file holds no torch network; time a preset instead")
+    return job
+
+
+def _onnx_float(job: Job) -> Rival:
+    from bcnn.bench import onnx_runtime
+
+    return onnx_runtime.binary_network(job, "float")
+
+
+def _onnx_integer(job: Job) -> Rival:
+    from bcnn.bench import onnx_runtime
+
+    return onnx_runtime.binary_network(job, "integer")
+
+
+def _openvino(job: Job) -> Rival:
+    from bcnn.bench import openvino_runtime
+
+    return openvino_runtime.binary_network(job)
+
+
+def _onnx_mobilenet(job: Job) -> Rival:
+    from bcnn.bench import mobilenet
+
+    return mobilenet.on_onnx_runtime(_large(job))
+
+
+def _openvino_mobilenet(job: Job) -> Rival:
+    from bcnn.bench import mobilenet
+
+    return mobilenet.on_openvino(_large(job))
+
+
+def _large(job: Job) -> Job:
+    if job.image.shape[:2] != (224, 224):
+        raise SkippedError("it is the rival of networks on 224 x 224 images only")
+    return job
+
+
+MAKERS: dict[str, Maker] = {
+    ENGINE: engine,
+    "PyTorch, eager": _torch_eager,
+    "PyTorch, torch.compile": _torch_compiled,
+    "ONNX Runtime, float Conv": _onnx_float,
+    "ONNX Runtime, MatMulInteger": _onnx_integer,
+    "OpenVINO, BinaryConvolution": _openvino,
+    "ONNX Runtime, MobileNetV1 int8": _onnx_mobilenet,
+    "OpenVINO, MobileNetV1 int8": _openvino_mobilenet,
+}
+
+
+def job(model: str, threads: int = 1) -> Job:
+    """What a user names: a packed file, or a preset or config file, which gets random parameters."""
+    path = Path(model)
+    if model not in PRESETS and (path.suffix == ".bcnn" or (path.is_file() and path.suffix not in (".json", ".toml"))):
+        program = packfile.read(path)
+        return Job(program, sample_image(*program.shapes[0][:2]), threads)
+    return job_of(resolve(model), threads)
+
+
+def job_of(config: NetworkConfig, threads: int = 1) -> Job:
+    """A config with random parameters: as a torch network where torch is installed, else as a program only."""
+    image = sample_image(*config.image_size)
+    try:
+        from bcnn.bench.pytorch import program_of, sample_network
+    except ModuleNotFoundError:
+        return Job(sample_program(config), image, threads)
+    network = sample_network(config)
+    return Job(program_of(network), image, threads, network)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    name: str
+    computes: str
+    checked: str
+    times: Times
+    threads: int = 1
+    ratio: float | None = None  # see `Contest.ratio`
+
+
+@dataclass(frozen=True)
+class Contest:
+    """The measured table and all that belongs beside it."""
+
+    facts: dict[str, str]
+    rows: list[Row]
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    def row(self, name: str) -> Row | None:
+        return next((row for row in self.rows if row.name == name), None)
+
+    def ratio(self, slow: str, fast: str) -> float | None:
+        """Time of one over time of the other; None if one was skipped.
+
+        Of processor times where both have one thread: on a free machine those are the min times, on a busy one they still
+        compare the work, while a long run is never undisturbed. With more threads, of min times.
+        """
+        a, b = self.row(slow), self.row(fast)
+        if a is None or b is None:
+            return None
+        return a.times.cpu / b.times.cpu if a.threads == b.threads == 1 else a.times.min / b.times.min
+
+    def json(self, **more: Any) -> str:
+        return json.dumps({**dataclasses.asdict(self), **more}, indent=2) + "\n"
+
+    def text(self) -> str:
+        lines = [f"{key:>9}  {value}" for key, value in self.facts.items()]
+        wide = max((len(row.name) for row in self.rows), default=0)
+        lines += ["", f"{'':{wide}}  {'min ms':>9}  {'median ms':>9}  {'cpu ms':>9}  {'x this engine':>13}"]
+        for row in self.rows:
+            ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
+            times = f"{row.times.min:9.2f}  {row.times.median:9.2f}  {row.times.cpu:9.2f}"
+            lines.append(f"{row.name:{wide}}  {times}  {ratio:>13}".rstrip())
+            lines.append(f"    computes  {row.computes}")
+            lines.append(f"    checked   {row.checked}")
+        lines += [f"{name}: skipped, {why}" for name, why in self.skipped.items()]
+        lines.append("x this engine: of processor times where both have one thread, else of min times")
+        return "\n".join(lines) + "\n"
+
+
+def make(job: Job, makers: Mapping[str, Maker], on_made: Callable[[str], None]) -> tuple[list[Rival], dict[str, str]]:
+    """The rivals that are here and right, and why each of the others is not."""
+    rivals, skipped = [], {}
+    for name, maker in makers.items():
+        on_made(name)
+        try:
+            rivals.append(maker(job))
+        except ImportError as error:
+            skipped[name] = missing(error)
+        except SkippedError as why:
+            skipped[name] = str(why)
+        except WrongResultError as why:
+            skipped[name] = f"its result is WRONG: {why}"
+    return rivals, skipped
+
+
+def missing(error: ImportError) -> str:
+    package = (error.name or "").split(".")[0]
+    if package == "bcnn":
+        return "the native engine is not built"
+    extra = "train" if package == "torch" else "bench"
+    return f"{package or error} is not installed; pip install 'bcnn[{extra}]'"
+
+
+def contest(
+    job: Job,
+    rounds: int,
+    makers: Mapping[str, Maker] = MAKERS,
+    on_made: Callable[[str], None] = lambda name: None,
+    on_round: Callable[[int], None] = lambda done: None,
+) -> Contest:
+    """Make, check, time, compare."""
+    rivals, skipped = make(job, makers, on_made)
+    times = interleave({rival.name: rival.run for rival in rivals}, rounds, on_round)
+    rows = [Row(r.name, r.computes, r.checked, times[r.name], r.threads or job.threads) for r in rivals]
+    result = Contest(facts(job.threads), rows, skipped)
+    rows = [dataclasses.replace(row, ratio=result.ratio(row.name, ENGINE)) for row in rows]
+    return dataclasses.replace(result, rows=rows)

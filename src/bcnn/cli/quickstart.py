@@ -1,0 +1,107 @@
+"""`bcnn quickstart`: the walk from the paper to a label in about a minute, on data that ships with scikit-learn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.columns import Columns
+from rich.rule import Rule
+
+from bcnn.cli.app import app, out
+from bcnn.errors import UserError
+
+if TYPE_CHECKING:
+    from bcnn.engine import Engine
+    from bcnn.images import Pixels
+    from bcnn.verify import Logits
+
+ROUNDS = 50  # a few seconds of torch and engine in turns
+
+
+@app.command()
+def quickstart(
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Where the run and the packed file go; runs/quickstart if not given.")
+    ] = None,
+) -> None:
+    """Count, train, audit, pack, verify, time and use a small network: everything here, once, in about a minute.
+
+    [bold]Example[/bold]
+
+    bcnn quickstart
+    """
+    import bcnn
+    from bcnn import verify_torch
+    from bcnn.audit import audit
+    from bcnn.cli.deploy import print_checks, size_table
+    from bcnn.cli.train import free_folder
+    from bcnn.compare import normalised
+    from bcnn.counts import count
+    from bcnn.data import open_data
+    from bcnn.recipes import recipe
+    from bcnn.train.start import train
+
+    config = recipe("digits")
+    folder = folder or free_folder("quickstart")
+    packed = folder / "digits.bcnn"
+
+    out.print(Rule("1. count: the network from its config alone"))
+    counts = count(config.network).counts
+    out.print(f"{counts.binary_params:,} binary and {counts.real_params:,} real parameters")
+    out.print(f"{counts.binary_macs:,} binary and {counts.real_macs:,} real multiply-accumulates an image")
+
+    out.print(Rule("2. train: step 1 with real weights, step 2 with binary ones"))
+    train(config, folder)
+
+    out.print(Rule("3. audit: is every matrix product 1 bit x 1 bit?"))
+    network, meta = verify_torch.load(folder)
+    test = open_data(config.data, config.network.image_size).val
+    assert test.pixels is not None  # the digits are small enough to be kept in memory
+    report = audit(network, normalised(test.pixels[:1], meta.mean, meta.std))
+    if not report.passes:
+        raise UserError(f"{report.failures[0].module} multiplies {report.failures[0].bits} bits, not 1 x 1")
+    out.print(f"all {len(report.matrix)} matrix-matrix products are 1 x 1 bit")
+
+    out.print(Rule("4. pack: one bit a weight"))
+    sizes = bcnn.pack(folder, packed)
+    out.print(size_table(sizes))
+    floats = 4 * sum(parameter.numel() for parameter in network.parameters())
+    out.print(f"the parameters alone in float32: {floats:,} bytes, {floats / sizes.total:.1f} times the packed file")
+
+    out.print(Rule("5. verify: what was trained is what runs"))
+    if not print_checks(packed, folder):
+        raise UserError(f"{packed} is not what was trained; see the check that failed")
+
+    out.print(Rule("6. run, without torch"))
+    engine = bcnn.load(packed, threads=1)
+    right = int((engine.run(test.pixels).argmax(axis=1) == test.labels).sum())
+    out.print(f"{right} of {len(test)} test images right: {right / len(test):.2%}")
+    _race(engine, verify_torch.logits(network, meta), test.pixels[:1])
+    out.print(Columns([_picture(image, engine) for image in test.pixels[:4]], padding=(0, 3)))
+    out.print(f"\ncurves: {folder / 'report.html'}; next: bcnn info {packed}", highlight=False, soft_wrap=True)
+
+
+def _race(engine: Engine, torch_logits: Logits, image: Pixels) -> None:
+    """One image, one thread, in turns."""
+    import torch
+
+    from bcnn.bench.timing import interleave
+
+    torch.set_num_threads(1)
+    times = interleave({"engine": lambda: engine.run(image), "torch": lambda: torch_logits(image)}, ROUNDS)
+    fast, slow = times["engine"], times["torch"]
+    out.print(
+        f"one image, one thread, min (median) of {ROUNDS} turns: engine {fast.min:.3f} ({fast.median:.3f}) ms, "
+        f"torch {slow.min:.3f} ({slow.median:.3f}) ms: {slow.min / fast.min:.0f} times as long",
+        soft_wrap=True,
+    )
+
+
+def _picture(image: Pixels, engine: Engine) -> str:
+    """A small grey image in characters, two wide a pixel, over what the engine says it is."""
+    shades = " .:-=+*#%@"
+    rows = ["".join(shades[int(pixel) * len(shades) // 256] * 2 for pixel in row) for row in image[..., 0]]
+    ((label, probability),) = engine.predict(image, top=1)[0]
+    return "\n".join([*rows, f"{label}  {probability:.0%}"])
