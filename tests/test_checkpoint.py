@@ -7,9 +7,9 @@ import sys
 
 import pytest
 import safetensors.torch
-import tiny
 import torch
 
+import tiny
 from bcnn import checkpoint
 from bcnn.checkpoint import Checkpoint, Meta
 from bcnn.errors import UserError
@@ -32,7 +32,12 @@ def test_checkpoint_comes_back_equal(tmp_path):
     state = {f"{n}/exp_avg": torch.randn(p.shape) for n, p in network.named_parameters()}
     checkpoint.save(path, Checkpoint(tiny.NETWORK, "real", network.state_dict(), META, state, {"step": 1, "best": 0.1}))
     back = checkpoint.read(path)
-    assert (back.network, back.weights, back.meta, back.progress) == (tiny.NETWORK, "real", META, {"step": 1, "best": 0.1})
+    assert (back.network, back.weights, back.meta, back.progress) == (
+        tiny.NETWORK,
+        "real",
+        META,
+        {"step": 1, "best": 0.1},
+    )
     assert back.state.keys() == network.state_dict().keys()
     assert all(torch.equal(back.state[k], v) for k, v in network.state_dict().items())
     assert all(torch.equal(back.optimizer[k], v) for k, v in state.items())

@@ -2,12 +2,13 @@ import re
 
 import numpy as np
 import pytest
-import tiny
 import torch
 from PIL import Image
 from typer.testing import CliRunner
 
-from bcnn.cli import train as verbs  # noqa: F401  (adds the verbs)
+import tiny
+from bcnn.cli import deploy  # noqa: F401  (adds `pack`)
+from bcnn.cli import train as verbs
 from bcnn.cli.app import app
 from bcnn.errors import UserError
 from bcnn.train.start import train
@@ -46,6 +47,19 @@ def test_eval_measures_a_checkpoint_as_training_did(run, tmp_path):
     assert "over 359 images (torch, float32, binary weights)" in result.stdout
     assert len(re.findall(r"│ \d +│", result.stdout)) == 10  # a row for every class
     assert Image.open(tmp_path / "c.png").size[0] > 300
+
+
+def test_eval_measures_a_packed_file_in_the_engine(run, tmp_path):
+    folder, _ = run
+    packed = str(tmp_path / "digits.bcnn")
+    assert bcnn("pack", str(folder), "-o", packed).exit_code == 0
+    result = bcnn("eval", packed, "--picture", str(tmp_path / "c.png"))
+    engine, torch_ = (
+        float(re.search(r"top-1 (\S+)%", output).group(1))
+        for output in (result.stdout, bcnn("eval", str(folder), "--picture", str(tmp_path / "c.png")).stdout)
+    )
+    assert "359 images (engine, " in result.stdout
+    assert abs(engine - torch_) < 1.0  # a rounding may flip a sign, and that a prediction
 
 
 def test_eval_refuses_data_with_other_classes(run, tmp_path):
@@ -89,7 +103,16 @@ def test_resume_takes_no_settings():
 
 def test_missing_teacher_library_says_what_to_do(tmp_path):
     with pytest.raises(UserError, match=r"--set steps\.\*\.teacher=none"):
-        bcnn("train", "--recipe", "digits", "--out", str(tmp_path / "run"), "--set", "steps.*.teacher=timm:nothing", *SMALL)
+        bcnn(
+            "train",
+            "--recipe",
+            "digits",
+            "--out",
+            str(tmp_path / "run"),
+            "--set",
+            "steps.*.teacher=timm:nothing",
+            *SMALL,
+        )
 
 
 def test_strict_data_stops_at_an_unreadable_image(tmp_path):

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 
 from bcnn import recipes
@@ -24,7 +26,9 @@ def test_imagenet_is_the_papers_recipe():
         ("step2", "binary", 5, 100, 5e-4, 0.0),
         ("step2-cycle2", "binary", 5, 100, 2.5e-4, 0.0),
     ]
-    assert {(s.lr_first, s.lr_last, s.teacher, s.clip) for s in config.steps} == {(0.01, 0.001, "torchvision:resnet34", False)}
+    assert {(s.lr_first, s.lr_last, s.teacher, s.clip) for s in config.steps} == {
+        (0.01, 0.001, "torchvision:resnet34", False)
+    }
     assert recipes.imagenet_p2().network.branches == 2
     assert recipes.imagenet_p2().steps == config.steps
 
@@ -48,9 +52,9 @@ def test_learning_rate_rises_then_falls_without_jumps():
     rates = [learning_rate(step, t / 100) for t in range(2501)]
     peak = rates.index(max(rates))
     assert peak == 500
-    assert all(a < b for a, b in zip(rates[:500], rates[1:501], strict=True))
-    assert all(a > b for a, b in zip(rates[500:-1], rates[501:], strict=True))
-    assert max(abs(a - b) for a, b in zip(rates, rates[1:], strict=False)) < 1.1e-6
+    assert all(a < b for a, b in pairwise(rates[:501]))
+    assert all(a > b for a, b in pairwise(rates[500:]))
+    assert max(abs(a - b) for a, b in pairwise(rates)) < 1.1e-6
 
 
 def test_temperature_grows_geometrically_over_the_step():

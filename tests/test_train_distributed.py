@@ -8,16 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import tiny
 import torch
+from PIL import Image
 
-from bcnn import checkpoint
+import tiny
+from bcnn import checkpoint, recipes
 from bcnn.data import open_data
 from bcnn.train.distributed import any_process, average_statistics, processes, rank_world
 from bcnn.train.run import RunFolder
+from bcnn.train.schedule import learning_rate
 from bcnn.train.start import train
 
-PARTS = {"part": 128, "meter_every": 1}  # batch norm sees 128 images, whether one process has two parts or two have one each
+PARTS = {
+    "part": 128,
+    "meter_every": 1,
+}  # batch norm sees 128 images, whether one process has two parts or two have one each
 SCRIPT = """
 import os, signal, sys
 from pathlib import Path
@@ -97,6 +102,30 @@ def test_killed_worker_ends_the_run_clearly_and_it_resumes_to_the_same_bits(pair
     assert done.returncode == 0, done.stderr[-2000:]
     a, b = checkpoint.read(pair).state, checkpoint.read(tmp_path / "run").state
     assert all(torch.equal(a[k], b[k]) for k in a)
+
+
+def test_imagenet_recipe_trains_in_two_processes_on_the_papers_schedule(tmp_path):
+    """From the command line, streaming, on a small network: all else is the recipe's."""
+    for name in ("ant", "cat"):
+        (tmp_path / "data" / "train" / name).mkdir(parents=True)
+        for i in range(40):
+            Image.new("RGB", (40, 36), (6 * i, 90, 0)).save(tmp_path / "data" / "train" / name / f"{i}.png")
+    settings = ["steps.*.teacher=none", "network.image_size=32", "network.stem.replicate=2", "network.levels=[{}]", "batch=8",
+                "part=4", "meter_every=1", "data.memory_mb=0", "data.workers=1", "threads=1", "tensorboard=false"]  # fmt: skip
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "bcnn", "train",
+               "--recipe", "imagenet", "--data", str(tmp_path / "data"), "--out", str(tmp_path / "run"),
+               "--stop-after", "3", *(word for setting in settings for word in ("--set", setting))]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr[-2000:]
+    updates = RunFolder(tmp_path / "run").read_metrics("update")
+    step1 = recipes.imagenet().steps[0]
+    assert [r["lr"] for r in updates] == [
+        learning_rate(step1, i / 8) for i in range(3)
+    ]  # 64 training images, 8 updates
+    assert updates[0]["lr"] == 5e-6
+    assert RunFolder(tmp_path / "run").config().steps == tuple(
+        replace(s, teacher="none") for s in recipes.imagenet().steps
+    )
 
 
 def test_one_process_needs_no_group():

@@ -3,9 +3,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tiny
 import torch
 
+import tiny
 from bcnn import checkpoint
 from bcnn.errors import UserError
 from bcnn.network import Network
@@ -176,6 +176,15 @@ def test_full_disk_is_reported_and_the_run_goes_on(tmp_path, monkeypatch, capsys
     assert failed
     assert "step1" in info["accuracy"]
     assert "No space left on device; the checkpoint before it is kept" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_disk_that_stays_full_ends_the_run_with_a_sentence(tmp_path, monkeypatch):
+    def full(path, contents):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save", full)
+    with pytest.raises(UserError, match="No space left on device; what was saved before is complete, make room, then"):
+        train(short(), tmp_path / "run")
 
 
 def test_batch_larger_than_the_data_is_lowered(tmp_path, capsys):

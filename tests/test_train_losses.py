@@ -1,8 +1,8 @@
 import pytest
-import tiny
 import torch
 from torch.nn import functional as F
 
+import tiny
 from bcnn.binarize import WEIGHTS, magnitude, sign
 from bcnn.errors import UserError
 from bcnn.network import Network

@@ -8,9 +8,10 @@ import time
 from dataclasses import replace
 
 import pytest
-import tiny
 import torch
+from PIL import Image
 
+import tiny
 from bcnn import checkpoint
 from bcnn.errors import UserError
 from bcnn.train.interrupt import Interrupt, Stopped
@@ -140,6 +141,19 @@ def test_resuming_a_finished_run_changes_nothing(untouched):
     before = (untouched / "last.safetensors").read_bytes()
     train(None, untouched, resume=True)
     assert (untouched / "last.safetensors").read_bytes() == before
+
+
+def test_resuming_on_other_data_is_an_error(tmp_path):
+    for name in ("ant", "cat"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        for i in range(6):
+            Image.new("RGB", (8, 8), (40 * i, 0, 0)).save(tmp_path / "data" / name / f"{i}.png")
+    config = tiny.config(data=replace(tiny.config().data, source=str(tmp_path / "data")))
+    with pytest.raises(Stopped):
+        train(config, tmp_path / "run", stop_after=1)
+    (tmp_path / "data" / "ant" / "5.png").unlink()
+    with pytest.raises(UserError, match="not the data this run began with: its 'train' changed"):
+        train(None, tmp_path / "run", resume=True)
 
 
 def test_resuming_nothing_is_an_error(tmp_path):

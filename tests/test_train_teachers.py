@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tiny
 import torch
 from torch import nn
 
+import tiny
 from bcnn import checkpoint
 from bcnn.data import Augment, open_data
 from bcnn.errors import UserError
@@ -94,7 +94,7 @@ def test_exported_program_teaches(data, tmp_path):
 
 
 def test_teachers_that_cannot_be_had_say_why(data, tmp_path, trained):
-    with pytest.raises(UserError, match="needs timm, which cannot be imported here.*steps.*teacher=none"):
+    with pytest.raises(UserError, match=r"needs timm, which cannot be imported here.*steps.*teacher=none"):
         teachers.load("timm:resnet34", data)
     with pytest.raises(UserError, match="no exported teacher at"):
         teachers.load(str(tmp_path / "no.pt2"), data)
@@ -110,7 +110,9 @@ def test_teachers_that_cannot_be_had_say_why(data, tmp_path, trained):
 def test_teacher_with_another_number_of_classes_is_refused(data, tmp_path):
     network = Network(tiny.NETWORK.replace(classes=4))
     meta = checkpoint.Meta((0.5,) * 3, (0.5,) * 3, (), 1.0)
-    checkpoint.save(tmp_path / "a.safetensors", checkpoint.Checkpoint(network.config, "binary", network.state_dict(), meta))
+    checkpoint.save(
+        tmp_path / "a.safetensors", checkpoint.Checkpoint(network.config, "binary", network.state_dict(), meta)
+    )
     with pytest.raises(UserError, match="has 4 classes, the data 10"):
         teachers.load(str(tmp_path / "a.safetensors"), data)
 
@@ -131,7 +133,9 @@ def test_stored_outputs_are_the_teachers_for_every_fixed_variant(trained, tmp_pa
     stored = teachers.Stored(file, 2)
     for epoch in (0, 1, 2):
         batch = next(data.train_batches(epoch, 64, seed=0))
-        assert torch.allclose(stored(epoch, batch.index, "cpu"), teacher(batch.x)[0], atol=1e-5)  # other batch, other rounding
+        assert torch.allclose(
+            stored(epoch, batch.index, "cpu"), teacher(batch.x)[0], atol=1e-5
+        )  # other batch, other rounding
     assert file.name != teachers.stored_name(str(trained), data, 1)
     assert file.name != teachers.stored_name(str(trained / "step1.safetensors"), data, 0)
 

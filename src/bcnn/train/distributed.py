@@ -28,7 +28,7 @@ def rank_world() -> tuple[int, int]:
 
 
 @contextmanager
-def processes(device: str) -> Iterator[str]:
+def processes(device: str, resume_command: str = "--resume") -> Iterator[str]:
     """Join the processes that torchrun started, if it did; yields the device of this one. A lost process is a `UserError`."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -48,7 +48,7 @@ def processes(device: str) -> Iterator[str]:
             raise
         raise UserError(
             f"process {os.environ['RANK']} lost contact with another process of this run; the last checkpoint is "
-            f"complete: start the same command again with --resume ({str(error).splitlines()[0][:120]})"
+            f"complete, continue with torchrun as before and: {resume_command}"
         ) from None
     finally:
         gc.collect()  # gloo may abort at exit if a model that uses the group outlives it

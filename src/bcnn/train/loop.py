@@ -11,6 +11,7 @@ import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -88,9 +89,8 @@ class Trainer:
             network = Network(self.config.network, step.weights).to(self.device)
             previous = self.config.steps[self.progress.step - 1].name if self.progress.step else self.config.init
             report = transfer(state, network, previous or "the initial weights")
-            self.terminal.start_step(step.name, describe(step))
-            if not optimizer_state and previous:
-                self.terminal.say(str(report), "dim")
+            fresh = previous and not optimizer_state  # not in the middle of a step
+            self.terminal.start_step(step.name, describe(step), str(report) if fresh else "")
             optimizer = adam.adam(network, step)
             if optimizer_state:
                 adam.load_state(optimizer, network, optimizer_state)
@@ -108,7 +108,7 @@ class Trainer:
         network = Network(self.config.network)
         if self.config.init:
             source = checkpoint.read(self.config.init)
-            self.terminal.say(str(transfer(source.state, network, self.config.init)), "dim")
+            transfer(source.state, network, self.config.init)
         return network.state_dict(), {}
 
     def train_step(self, step: Step, network: Network, optimizer: torch.optim.Optimizer) -> None:
@@ -242,7 +242,7 @@ class Trainer:
     def finish_step(self, step: Step, network: Network) -> None:
         """The step's network gets a file of its own; then the next step begins, with Adam's state and the best forgotten."""
         progress = self.progress
-        self.save_network(self.folder.step(step.name), network)
+        self.save_network(self.folder.step(step.name), network, must=True)
         progress.step, progress.epoch, progress.best = progress.step + 1, 0, -1.0
         progress.finished = progress.step == len(self.config.steps)
         if progress.finished:
@@ -267,28 +267,30 @@ class Trainer:
         )
         return checkpoint.Checkpoint(network.config, network.weights, network.state_dict(), meta)
 
-    def save_network(self, path: Any, network: Network) -> None:
+    def save_network(self, path: Path, network: Network, must: bool = False) -> None:
         """A network without what is needed to go on: for use, and as teacher."""
-        if self.rank == 0:
-            checkpoint.save(path, self.contents(network))
+        self.write(path, self.contents(network), must)
 
     def save(self, network: Network, optimizer: torch.optim.Optimizer | None, must: bool = False) -> None:
-        """last.safetensors. A full disk does not end the run: the checkpoint before stays, and the next may fit again."""
-        if self.rank != 0:
-            return
+        """last.safetensors: what a resumed run begins with. At the end of the run nothing of Adam's state is left in it."""
         contents = dataclasses.replace(
             self.contents(network),
             progress=dataclasses.asdict(self.progress),
             optimizer=adam.state_by_name(optimizer, network) if optimizer else {},
         )
-        try:
-            checkpoint.save(self.folder.last, contents)
-        except OSError as error:
-            sentence = f"cannot write {self.folder.last}: {error.strerror}; the checkpoint before it is kept"
-            if must:
-                raise UserError(f"{sentence}; make room, then: {self.folder.resume_command()}") from None
-            self.terminal.say(sentence, "bold red")
+        self.write(self.folder.last, contents, must)
         self.saved_at = time.monotonic()
+
+    def write(self, path: Path, contents: checkpoint.Checkpoint, must: bool) -> None:
+        """A full disk does not end the run: the file before stays, and the next may fit again. Unless it `must` be written."""
+        if self.rank != 0:
+            return
+        try:
+            checkpoint.save(path, contents)
+        except OSError as error:
+            if must:
+                raise
+            self.terminal.say(f"cannot write {path}: {error.strerror}; the checkpoint before it is kept", "bold red")
 
 
 def describe(step: Step) -> str:

@@ -57,7 +57,8 @@ def _mark_steps(axes: Any, epochs: Sequence[Record]) -> None:
             start = record["epochs_done"] - record["epoch"]
             axes.axvline(start, color=GREY, linewidth=0.8, linestyle=":")
             axes.annotate(record["step"], (start, 1), xycoords=("data", "axes fraction"), xytext=(3, -10),
-                          textcoords="offset points", fontsize=8, color=GREY)  # fmt: skip
+                          textcoords="offset points", fontsize=8, color=GREY,
+                          bbox={"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1})  # fmt: skip
 
 
 def activity(epochs: Sequence[Record]) -> Figure:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import types
 import typing
 from typing import Any, TypeVar
 
 from bcnn import config as network_config
 from bcnn.errors import UserError, nearest
-from bcnn.train.config import Step, TrainConfig
+from bcnn.train.config import TrainConfig
 
 T = TypeVar("T")
 
@@ -119,12 +118,6 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         if len(value) != len(arguments):
             raise UserError(f"{where} must be a list of {len(arguments)}, got {value!r}")
         return tuple(_value(h, v, f"{where}.{i}") for i, (h, v) in enumerate(zip(arguments, value, strict=True)))
-    if origin is dict:
-        if not isinstance(value, dict):
-            raise UserError(f"{where} must be a table, got {value!r}")
-        return {str(k): _value(arguments[1], v, f"{where}.{k}") for k, v in value.items()}
-    if isinstance(hint, types.UnionType):  # no field needs one; a new one must be thought about
-        raise TypeError(f"{where}: unions are not supported")
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if hint is str and isinstance(value, int | float) and not isinstance(value, bool):
@@ -133,6 +126,3 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
         raise UserError(f"{where} must be {words.get(hint, str(hint))}, got {value!r}")
     return value
-
-
-__all__ = ["Step", "from_dict", "override", "to_dict"]

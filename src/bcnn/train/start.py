@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from bcnn.train.loop import Progress, Trainer
 from bcnn.train.run import RunFolder
 from bcnn.train.terminal import Terminal
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 def train(config: TrainConfig | None, out: str | Path, resume: bool = False, stop_after: int = 0) -> dict[str, Any]:
     """Train into the folder `out`, or resume what is in it (then its own config counts). Returns the content of run.json."""
@@ -28,14 +31,24 @@ def train(config: TrainConfig | None, out: str | Path, resume: bool = False, sto
         raise UserError("nothing to train: no recipe and nothing to resume")
     if config.threads:
         torch.set_num_threads(config.threads)
-    with distributed.processes(config.device) as device:
-        return _train(config, folder, resume, stop_after, device)
+    with distributed.processes(config.device, folder.resume_command()) as device:
+        try:
+            return _train(config, folder, resume, stop_after, device)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            raise UserError(
+                f"cannot write to {folder.path}: {error.strerror}; what was saved before is complete, "
+                f"make room, then: {folder.resume_command()}"
+            ) from None
 
 
 def _train(config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int, device: str) -> dict[str, Any]:
     rank, _ = distributed.rank_world()
     data = open_data(config.data, config.network.image_size)
+    notes = list(data.notes)
     if config.network.classes != len(data.classes):
+        notes.append(f"{len(data.classes)} classes: the network's decoder gets as many, not {config.network.classes}")
         config = dataclasses.replace(config, network=config.network.replace(classes=len(data.classes)))
     if not resume:
         distributed.wait_for_all()  # nobody has made the folder yet
@@ -51,7 +64,7 @@ def _train(config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int
     done_updates = int(last.progress["updates"]) if last else 0
     with Interrupt(stop_after) as interrupt, Terminal(total, done_updates, quiet=rank != 0) as terminal:
         if not resume or last is None:
-            for note in data.notes:
+            for note in notes:
                 terminal.say(f"data: {note}", "yellow")
         terminal.say(
             f"{config.recipe}: {len(data.train):,} training and {len(data.val):,} evaluation images, "
@@ -81,9 +94,10 @@ def _train(config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int
 
 
 def describe(folder: RunFolder, config: TrainConfig, data: Data) -> dict[str, Any]:
+    """run.json with the data as it was found. A resumed run must find it as it was, or its bits would not be those promised."""
     info = folder.read_info()
     info["config"] = settings.to_dict(config)
-    info["data"] = {
+    found = {
         "train": len(data.train),
         "val": len(data.val),
         "classes": list(data.classes),
@@ -92,5 +106,11 @@ def describe(folder: RunFolder, config: TrainConfig, data: Data) -> dict[str, An
         "notes": list(data.notes),
         "in_memory": data.train.pixels is not None,
     }
+    for key in ("train", "val", "classes", "mean", "std"):
+        if "data" in info and info["data"][key] != found[key]:
+            raise UserError(
+                f"{config.data.source} is not the data this run began with: its {key!r} changed; start a new run"
+            )
+    info["data"] = found
     folder.write_info(info)
     return info

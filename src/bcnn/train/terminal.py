@@ -33,7 +33,7 @@ class Terminal:
         self.console = Console(stderr=True, quiet=quiet, highlight=False)
         self.bar = Progress(
             TextColumn("{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=20),  # the time left must fit in 80 columns
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TextColumn("left"),
@@ -56,8 +56,10 @@ class Terminal:
     def say(self, text: str, style: str = "") -> None:
         self.console.print(text, style=style or None, soft_wrap=True)
 
-    def start_step(self, name: str, sentence: str) -> None:
+    def start_step(self, name: str, sentence: str, transfer: str) -> None:
         self.say(f"\n[bold]{name}[/bold]: {sentence}")
+        if transfer:
+            self.say(transfer, "dim")
         self.say("".join(f"{title:>{width}}" for title, width, _, _ in COLUMNS), style="dim")
 
     def advance(self, what: str) -> None:
