@@ -307,7 +307,7 @@ def test_normalisation_must_be_three_numbers(mean, std):
 
 
 def test_an_unknown_network_says_which_are_known():
-    with pytest.raises(UserError, match="cannot lower a Linear; known networks: .*Network"):
+    with pytest.raises(UserError, match=r"cannot lower a Linear; known networks: .*Network"):
         lower(nn.Linear(1, 1), samples.MEAN, samples.STD)
 
 
