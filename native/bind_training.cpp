@@ -125,7 +125,7 @@ NB_MODULE(_training, m) {
     const BinaryConv conv = binary_conv(x, branches, add, slope, channels, prelu_before_add, binary_weights, training, threads);
     const std::size_t size = conv.pixels * channels;
     nb::tuple g = sized(gradient, 5, "gradient");
-    BinaryConvGradient to{floats(g[0], size, "gradient of out"), floats(g[1], conv.pixels * conv.channels_in, "gradient of x"),
+    BinaryConvGradient to{floats(g[0], size, "gradient of out"), floats_or_null(g[1], conv.pixels * conv.channels_in, "gradient of x"),
                           conv.add ? floats(g[2], size, "gradient of add") : nullptr,
                           conv.slope ? floats(g[3], channels, "gradient of slope") : nullptr, {}};
     for (nb::handle branch : sized(g[4], conv.branches.size(), "gradients of branches")) {

@@ -56,7 +56,7 @@ struct BranchGradient {
 
 struct BinaryConvGradient {
   const float* out;  // [M, K], given
-  float* x;          // [M, C]
+  float* x;          // [M, C], or null if nobody asks
   float* add;        // [M, K], where BinaryConv::add is
   float* slope;      // [K], where BinaryConv::slope is
   std::vector<BranchGradient> branches;

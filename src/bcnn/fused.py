@@ -184,7 +184,7 @@ class _BinaryConv(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, add, slope, *rest = ctx.saved_tensors
         parameters = rest[2 * ctx.branches :]
-        dx = torch.empty_like(x)
+        dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
         d_add = None if add is None else torch.empty_like(add)
         d_slope = None if slope is None else torch.empty_like(slope)
         gradients = [torch.empty_like(p, memory_format=torch.contiguous_format) for p in parameters]
