@@ -46,8 +46,10 @@ constexpr std::size_t round_up(std::size_t value, std::size_t unit) { return (va
 }  // namespace
 
 namespace portable {
+namespace {
 #include "training_kernels.inc"
 }
+}  // namespace portable
 
 #ifdef BCNN_TRAINING_AVX2
 #if defined(__clang__)
@@ -58,8 +60,10 @@ namespace portable {
 #endif
 #define BCNN_KERNELS_AVX2
 namespace avx2 {
+namespace {
 #include "training_kernels.inc"
 }
+}  // namespace avx2
 #undef BCNN_KERNELS_AVX2
 #if defined(__clang__)
 #pragma clang attribute pop

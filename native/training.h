@@ -29,9 +29,9 @@ struct Norm {
 // One residual of a convolution module (Fig. 4): y = conv1x1(sign(x + bias), weight), then batch norm.
 struct Branch {
   const float* bias;    // [K]
-  const float* weight;  // [K out, K in]: +-1, or real in step 1
+  const float* weight;  // [K out, K in], latent: its sign is used (Eq. 3), or itself in step 1
   Norm norm;
-  void* y;  // [M, K] the convolution's result: int16 where weights are +-1 (exact), float otherwise
+  void* y;  // [M, K] the convolution's result: int16 where signs of weights are used (exact), float otherwise
 };
 
 // out = PReLU(x + sum of branches + add), or with `prelu_before_add` add + PReLU(x + sum of branches).
@@ -49,7 +49,7 @@ struct BinaryConv {
 
 struct BranchGradient {
   float* bias;    // [K]
-  float* weight;  // [K, K], with respect to `Branch::weight`
+  float* weight;  // [K, K], of the latent weight
   float* gamma;   // [K]
   float* beta;    // [K]
 };

@@ -121,12 +121,14 @@ def binary_conv(
     """`layers.BinaryConv` of a map N,H,W,C, plus `add`; a block's PReLU after the addition is part of it."""
     prelu = prelu_after_add or conv.prelu
     branches: list[layers.Branch] = list(conv.branches)  # type: ignore[arg-type]
+    binary = all(b.weights == "binary" for b in branches)
     parameters = []
     for b in branches:
-        parameters += [b.bias, WEIGHTS[b.weights](b.weight), b.norm.weight, b.norm.bias]
+        weight = b.weight if binary else WEIGHTS[b.weights](b.weight)  # the kernels take the sign themselves (Eq. 3)
+        parameters += [b.bias, weight, b.norm.weight, b.norm.bias]
         _count_batch(b.norm)
     how = _How(
-        binary=all(b.weights == "binary" for b in branches),
+        binary=binary,
         prelu_before_add=conv.prelu is not None,
         norms=[b.norm for b in branches],
         training=conv.training,
