@@ -10,6 +10,7 @@ Maps are NHWC in here: channels are lanes. Legend: N images, C channels read, K 
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import Any, NamedTuple
 
@@ -22,10 +23,12 @@ from torch.autograd.function import once_differentiable
 import bcnn.layers as layers  # which imports this module: both look the other up when they run, not when they load
 from bcnn.binarize import WEIGHTS
 
+_training: Any
 try:
-    from bcnn import _training
+    _training = importlib.import_module("bcnn._training")
 except ImportError:  # an install without the native part
     _training = None
+_modules: Any = nn.modules.module  # torch gives its global hooks no types
 
 enabled = os.environ.get("BCNN_FUSED", "1") != "0"
 
@@ -45,7 +48,8 @@ def applies(block: layers.Block, x: Tensor) -> bool:
     block. Without gradients only training mode comes here: evaluation and verification run the definition.
     """
     return (
-        enabled
+        not torch.compiler.is_compiling()  # first: a tracer looks no further
+        and enabled
         and _training is not None
         and (block.training or torch.is_grad_enabled())
         and type(x) is Tensor
@@ -60,20 +64,27 @@ def applies(block: layers.Block, x: Tensor) -> bool:
 def _observed() -> bool:
     """Whether something looks at, or changes, the operators that run."""
     return bool(
-        torch.compiler.is_compiling()
-        or torch.jit.is_tracing()
+        torch._C._get_tracing_state() is not None
         or torch.is_autocast_enabled("cpu")
         or torch._C._len_torch_dispatch_stack()
         or torch._C._len_torch_function_stack()
         or torch._C._functorch.peek_interpreter_stack() is not None
         or torch.autograd.forward_ad._current_level >= 0
-        or nn.modules.module._has_any_global_hook()
+        or _modules._has_any_global_hook()
     )
 
 
 def _as_built(block: layers.Block) -> bool:
     """Whether the block holds the modules that `layers.Block` makes: none replaced, none hooked, none of a kind left out here."""
-    kinds = (layers.Replicate, layers.BinaryConv, layers.Branch, layers.DepthwiseConv, nn.ModuleList, nn.Conv2d, nn.BatchNorm2d)
+    kinds = (
+        layers.Replicate,
+        layers.BinaryConv,
+        layers.Branch,
+        layers.DepthwiseConv,
+        nn.ModuleList,
+        nn.Conv2d,
+        nn.BatchNorm2d,
+    )
     if type(block) is not layers.Block or block.replicate.channels < block.replicate.channels_in:
         return False
     for module in block.modules():
@@ -84,7 +95,10 @@ def _as_built(block: layers.Block) -> bool:
         if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
             return False
         if isinstance(module, nn.BatchNorm2d) and (
-            module.training != block.training or not module.affine or module.running_mean is None or module.momentum is None
+            module.training != block.training
+            or not module.affine
+            or module.running_mean is None
+            or module.momentum is None
         ):
             return False
         if isinstance(module, layers.Branch) and any(module.shift):
@@ -169,7 +183,9 @@ class _BinaryConv(torch.autograd.Function):
     """x, add, slope, then bias, weight, gamma, beta of each branch. Saves x, add and each branch's convolution result."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, add: Tensor | None, slope: Tensor | None, how: _How, *parameters: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, add: Tensor | None, slope: Tensor | None, how: _How, *parameters: Tensor
+    ) -> Tensor:
         channels = parameters[0].numel()
         shape = (*x.shape[:3], channels)
         out = x.new_empty(shape)
@@ -182,7 +198,7 @@ class _BinaryConv(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, add, slope, *rest = ctx.saved_tensors
         parameters = rest[2 * ctx.branches :]
@@ -204,7 +220,9 @@ def _binary_conv_arguments(ctx: Any, saved: Any, running: list[tuple[Any, Any]] 
     branches = []
     for p, norm in enumerate(ctx.how.norms):
         bias, weight, gamma, beta = (_array(t) for t in parameters[4 * p : 4 * p + 4])
-        norm_arrays = _norm_arguments(norm, gamma, beta, statistics[p], running[p] if running else statistics[p].unbind())
+        norm_arrays = _norm_arguments(
+            norm, gamma, beta, statistics[p], running[p] if running else statistics[p].unbind()
+        )
         branches.append((bias, weight, norm_arrays, _array(y[p])))
     channels = parameters[0].numel()
     how = ctx.how
@@ -218,7 +236,14 @@ class _DepthwiseConv(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, stride: int, norm: nn.BatchNorm2d, weight: Tensor, gamma: Tensor, beta: Tensor, slope: Tensor
+        ctx: Any,
+        x: Tensor,
+        stride: int,
+        norm: nn.BatchNorm2d,
+        weight: Tensor,
+        gamma: Tensor,
+        beta: Tensor,
+        slope: Tensor,
     ) -> Tensor:
         n, h, w, channels = x.shape
         out = x.new_empty(n, (h - 1) // stride + 1, (w - 1) // stride + 1, channels)
@@ -230,10 +255,12 @@ class _DepthwiseConv(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, gamma, beta, slope, _, _ = ctx.saved_tensors
-        dx, *gradients = (torch.empty_like(t, memory_format=torch.contiguous_format) for t in (x, weight, gamma, beta, slope))
+        dx, *gradients = (
+            torch.empty_like(t, memory_format=torch.contiguous_format) for t in (x, weight, gamma, beta, slope)
+        )
         to = tuple(_array(t) for t in (grad.contiguous(), dx, *gradients))
         _training.depthwise_conv_backward(*_depthwise_arguments(ctx, ctx.saved_tensors, None), to)
         return dx, None, None, *gradients
@@ -255,7 +282,7 @@ class _AvgPool(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         dx = grad.new_empty(ctx.shape)
         _training.avg_pool_backward(_array(grad.contiguous()), ctx.stride, torch.get_num_threads(), _array(dx))
