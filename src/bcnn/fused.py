@@ -192,9 +192,10 @@ class _BinaryConv(torch.autograd.Function):
         y = [x.new_empty(shape, dtype=torch.int16 if how.binary else None) for _ in how.norms]
         statistics = [x.new_empty(2, channels) for _ in how.norms]
         ctx.how, ctx.branches = how, len(how.norms)
-        ctx.save_for_backward(x, add, slope, *y, *statistics, *parameters)
+        saved = x, add, slope, *y, *statistics, *parameters
+        ctx.save_for_backward(*saved)
         running = [(norm.running_mean, norm.running_var) for norm in how.norms]
-        _training.binary_conv_forward(*_binary_conv_arguments(ctx, ctx.to_save, running), _array(out))
+        _training.binary_conv_forward(*_binary_conv_arguments(ctx, saved, running), _array(out))
         return out
 
     @staticmethod
@@ -249,9 +250,10 @@ class _DepthwiseConv(torch.autograd.Function):
         out = x.new_empty(n, (h - 1) // stride + 1, (w - 1) // stride + 1, channels)
         y, statistics = torch.empty_like(out), x.new_empty(2, channels)
         ctx.stride, ctx.norm, ctx.training = stride, norm, norm.training
-        ctx.save_for_backward(x, weight, gamma, beta, slope, y, statistics)
+        saved = x, weight, gamma, beta, slope, y, statistics
+        ctx.save_for_backward(*saved)
         running = norm.running_mean, norm.running_var
-        _training.depthwise_conv_forward(*_depthwise_arguments(ctx, ctx.to_save, running), _array(out))
+        _training.depthwise_conv_forward(*_depthwise_arguments(ctx, saved, running), _array(out))
         return out
 
     @staticmethod
