@@ -1,4 +1,4 @@
-"""Training step (forward, backward, Adam) of one network: plain eager, torch.compile, fused native kernels.
+"""Training step (forward, backward, Adam) of one network: plain eager, torch.compile (channels last), fused native kernels.
 
     python bench/training.py                         # the issue's network, `cifar10`, step 2
     python bench/training.py --weights real          # step 1
@@ -41,7 +41,12 @@ def stepper(variant: str, args: argparse.Namespace) -> Callable[[], float]:
     net = Network(shape, weights=args.weights)
     adam = torch.optim.Adam(net.parameters(), 1e-3, fused=True)
     images, labels = torch.randn(args.batch, 3, *shape.image_size), torch.randint(0, shape.classes, (args.batch,))
-    forward = torch.compile(net) if variant == "compile" else net
+    forward: torch.nn.Module = net
+    if (
+        variant == "compile"
+    ):  # channels last gains when compiled (1.8 against 1.55 times plain), and loses in eager mode
+        images = images.contiguous(memory_format=torch.channels_last)
+        forward = torch.compile(net.to(memory_format=torch.channels_last))  # type: ignore[assignment]
 
     def step() -> float:
         fused.enabled = variant == "fused"
