@@ -1,0 +1,350 @@
+"""The native building block against `layers`, the definition: outputs, every gradient, running statistics, and when it applies.
+
+Tolerance: both sides are float32 and differ in the order of sums only. Sums run over up to 800 pixels and 130 channels, so a value
+may differ by about sqrt(800) * 2^-24 of the largest term, some 2e-6; batch norm and cancellation cost up to a digit and a half. We
+allow 1e-4 of each tensor's largest value. Modules are compared one at a time with equal inputs, or rounding would flip signs.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from bcnn import config, fused, layers
+from bcnn.network import Network
+
+pytestmark = pytest.mark.skipif(not fused.available(), reason="the native training kernels are not built")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    yield
+    torch.set_num_threads(threads)
+
+
+def set_random(module: nn.Module) -> None:
+    """Every parameter and statistic at a value that matters: no zero beta, both signs of gamma and slope."""
+    with torch.no_grad():
+        for name, p in module.named_parameters():
+            if name.endswith("norm.weight") or "prelu" in name:
+                p.copy_(torch.randn_like(p))
+            elif name.endswith("norm.bias"):
+                p.copy_(torch.randn_like(p) * 0.3)
+        for name, b in module.named_buffers():
+            if name.endswith("running_mean"):
+                b.copy_(torch.randn_like(b))
+            if name.endswith("running_var"):
+                b.copy_(torch.rand_like(b) + 0.5)
+
+
+def nhwc(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    return lambda x: function(x.permute(0, 2, 3, 1).contiguous()).permute(0, 3, 1, 2)
+
+
+def results(module: nn.Module, forward: Callable[[Tensor], Tensor], x: Tensor) -> dict[str, Tensor]:
+    """Output, gradients of x and of every parameter, buffers after the call."""
+    x = x.clone().requires_grad_()
+    out = forward(x)
+    weight = torch.randn(out.shape, generator=torch.Generator().manual_seed(7))
+    (out * weight).sum().backward()
+    found = {"out": out.detach(), "x": x.grad}
+    found |= {f"gradient of {name}": p.grad for name, p in module.named_parameters()}
+    found |= {f"buffer {name}": b for name, b in module.named_buffers()}
+    return found
+
+
+def assert_same(plain: dict[str, Tensor], native: dict[str, Tensor]) -> None:
+    assert plain.keys() == native.keys()
+    for name, expected in plain.items():
+        assert native[name] is not None, name
+        assert native[name].shape == expected.shape, name
+        error = (native[name] - expected).abs().max() / expected.abs().max().clamp_min(1e-3)
+        assert error < 1e-4, f"{name}: differs by {error:.1e} of its largest value"
+
+
+def compare(module: nn.Module, native: Callable[[nn.Module], Callable[[Tensor], Tensor]], x: Tensor) -> None:
+    twin = copy.deepcopy(module)
+    fused.enabled = False
+    try:
+        expected = results(module, module, x)
+    finally:
+        fused.enabled = True
+    assert_same(expected, results(twin, native(twin), x))
+
+
+def set_weights(module: nn.Module, mode: str) -> None:
+    for part in module.modules():
+        if isinstance(part, layers.Branch):
+            part.weights = mode
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("weights", ["binary", "real"])
+@pytest.mark.parametrize(("channels", "branches"), [(4, 1), (5, 2), (31, 1), (33, 2), (64, 1), (65, 1), (130, 2)])
+def test_binary_conv_equals_the_definition(channels: int, branches: int, weights: str, training: bool) -> None:
+    conv = layers.BinaryConv(channels, branches).train(training)
+    set_random(conv)
+    set_weights(conv, weights)
+    compare(conv, lambda twin: nhwc(lambda x: fused.binary_conv(twin, x)), torch.randn(2, channels, 19, 21))
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("channels", [4, 33, 64])
+def test_depthwise_conv_equals_the_definition(channels: int, stride: int, training: bool) -> None:
+    conv = layers.DepthwiseConv(channels, stride).train(training)
+    set_random(conv)
+    compare(conv, lambda twin: nhwc(lambda x: fused.depthwise_conv(twin, x)), torch.randn(3, channels, 7, 8))
+
+
+@pytest.mark.parametrize("stride", [2, 3])
+def test_avg_pool_equals_the_definition(stride: int) -> None:
+    pool = nn.AvgPool2d(stride)
+    compare(pool, lambda _: nhwc(lambda x: fused.avg_pool(x, stride)), torch.randn(2, 5, 6, 12))
+
+
+def block(channels_in: int = 8, channels: int = 16, stride: int = 2, **changes: object) -> layers.Block:
+    shape = {"name": "level1.0", "branches": 1, "filter": 1, "prelu": "block", "height_in": 8, "width_in": 8}
+    made = layers.Block(
+        config.Block(**{**shape, "channels_in": channels_in, "channels": channels, "stride": stride, **changes})
+    )  # type: ignore[arg-type]
+    set_random(made)
+    return made
+
+
+BLOCKS = {
+    "normal": {"channels_in": 16, "stride": 1},
+    "down": {},
+    "stem": {"name": "stem.0", "channels_in": 4, "channels": 32, "stride": 1},
+    "replicate": {"channels_in": 5, "channels": 13, "stride": 1},
+    "two branches": {"branches": 2},
+}
+
+
+def assert_block_same(made: layers.Block, x: Tensor) -> None:
+    """Module by module: every module reads the plain path's map, so a rounded sign in one cannot flip the next."""
+    assert fused.applies(made, x)
+    fused.enabled = False
+    try:
+        with torch.no_grad():
+            twin = copy.deepcopy(made)
+            replicated = twin.replicate(x)
+            inner = twin.depthwise(twin.conv1(replicated))
+            other = x if twin.identity is None else twin.identity(twin.pool(replicated))
+    finally:
+        fused.enabled = True
+    if made.identity is not None:
+        stride = made.depthwise.conv.stride[0]
+        expected = copy.deepcopy(made)
+        plain = results(expected.identity, lambda v: expected.identity(expected.pool(expected.replicate(v))), x)
+        native = nhwc(lambda v: fused.binary_conv(made.identity, fused.avg_pool(v, stride)))
+        assert_same(plain, results(made.identity, native, x))
+        made.zero_grad()
+
+    def plain_end(module: layers.Block, other: Tensor) -> Callable[[Tensor], Tensor]:
+        def forward(v: Tensor) -> Tensor:
+            out = other + module.conv3(v)
+            return out if module.prelu is None else module.prelu(out)
+
+        return forward
+
+    def native_end(module: layers.Block, other: Tensor) -> Callable[[Tensor], Tensor]:
+        add = other.permute(0, 2, 3, 1)
+        return nhwc(lambda v: fused.binary_conv(module.conv3, v, add.contiguous(), module.prelu))
+
+    ends = []
+    for end, module in ((plain_end, copy.deepcopy(made)), (native_end, copy.deepcopy(made))):
+        beside = other.clone().requires_grad_()
+        keep = nn.ModuleDict({"conv3": module.conv3} | ({} if module.prelu is None else {"prelu": module.prelu}))
+        ends.append(results(keep, end(module, beside), inner) | {"other path": beside.grad})
+    assert_same(*ends)
+
+
+@pytest.mark.parametrize("prelu", ["block", "module"])
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_ends_of_a_block_equal_the_definition(kind: str, prelu: str) -> None:
+    made = block(**{**BLOCKS[kind], "prelu": prelu})
+    assert_block_same(made, torch.randn(3, made.replicate.channels_in, 8, 8))
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_whole_block_equals_the_definition_where_no_sign_is_near_zero(kind: str) -> None:
+    """With biases far from every activation the signs are certain, and the block can be compared in one piece."""
+    made = block(**BLOCKS[kind])
+    with torch.no_grad():
+        for name, p in made.named_parameters():
+            if name.endswith("branches.0.bias") or name.endswith("branches.1.bias"):
+                p.copy_(torch.where(torch.randn_like(p) > 0, 100.0, -100.0))
+            elif name.endswith("norm.weight") and "branches" in name:
+                p.zero_()  # the statistics of constant maps would only amplify rounding
+    x = torch.randn(3, made.replicate.channels_in, 8, 8)
+    assert fused.applies(made, x)
+    compare(made, lambda twin: twin, x)
+
+
+def test_gradient_vanishes_for_latent_weights_beyond_one() -> None:
+    conv = layers.BinaryConv(8)
+    weight = conv.branches[0].weight
+    with torch.no_grad():
+        weight.copy_(torch.tensor([-1.5, -1.0, -0.0, 0.0, 0.5, 1.0, 1.0001, 2.0]).repeat(8, 1).reshape(8, 8, 1, 1))
+    compare(conv, lambda twin: nhwc(lambda x: fused.binary_conv(twin, x)), torch.randn(2, 8, 4, 4))
+    assert torch.equal((weight.grad != 0).any(0).flatten(), weight[0].abs().flatten() <= 1)
+
+
+def training_run(steps: int = 3) -> list[Tensor]:
+    torch.manual_seed(3)
+    net = Network(config.preset("digits"))
+    adam = torch.optim.Adam(net.parameters(), 1e-2)
+    for _ in range(steps):
+        adam.zero_grad()
+        nn.functional.cross_entropy(net(torch.randn(16, 3, 8, 8)), torch.randint(0, 10, (16,))).backward()
+        adam.step()
+    return [t.clone() for t in net.state_dict().values()]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_repeated_training_gives_the_same_bits(threads: int) -> None:
+    torch.set_num_threads(threads)
+    first, second = training_run(), training_run()
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_threads_change_rounding_only() -> None:
+    conv = layers.BinaryConv(33, 2)
+    x = torch.randn(3, 33, 9, 9)
+    twin = copy.deepcopy(conv)
+    one = results(conv, nhwc(lambda v: fused.binary_conv(conv, v)), x)
+    torch.set_num_threads(4)
+    assert_same(one, results(twin, nhwc(lambda v: fused.binary_conv(twin, v)), x))
+
+
+def test_portable_kernels_equal_the_definition_too() -> None:
+    """BCNN_ISA=scalar is read once a process, so a fresh one runs some of the tests above."""
+    env = {**os.environ, "BCNN_ISA": "scalar", "OMP_NUM_THREADS": "1"}
+    code = "from bcnn import fused, _training; assert _training.isa() == 'portable', _training.isa()"
+    subprocess.run([sys.executable, "-c", code], env=env, check=True)
+    chosen = ["-k", "equals_the_definition and (33 or 65 or 64 or avg_pool)", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", __file__, *chosen], env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
+# --- when it applies ------------------------------------------------------------------------------------------------
+
+
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The blocks that go through the kernels from now on."""
+    seen: list[str] = []
+    original = fused.block
+    monkeypatch.setattr(fused, "block", lambda made, x: seen.append("block") or original(made, x))
+    return seen
+
+
+def test_a_block_in_training_is_fused_and_one_in_evaluation_is_the_definition(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, made, x = calls(monkeypatch), block(), torch.randn(2, 8, 8, 8)
+    made(x)
+    assert seen == ["block"]
+    made.eval()(x)
+    assert seen == ["block"]
+
+
+def test_the_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, made = calls(monkeypatch), block()
+    monkeypatch.setattr(fused, "enabled", False)
+    made(torch.randn(2, 8, 8, 8))
+    assert not seen
+    code = "from bcnn import fused; assert not fused.enabled"
+    subprocess.run([sys.executable, "-c", code], env={**os.environ, "BCNN_FUSED": "0"}, check=True)
+
+
+def test_a_hook_inside_a_block_sees_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, made, shapes = calls(monkeypatch), block(), []
+    handle = made.conv1.branches[0].register_forward_hook(lambda _m, _i, out: shapes.append(out.shape))
+    made(torch.randn(2, 8, 8, 8))
+    assert shapes == [(2, 16, 8, 8)]
+    assert not seen
+    handle.remove()
+    made.register_forward_hook(lambda _m, _i, out: shapes.append(out.shape))  # around the block: no reason to leave
+    made(torch.randn(2, 8, 8, 8))
+    assert shapes[1:] == [(2, 16, 4, 4)]
+    assert seen == ["block"]
+
+
+def test_counting_operations_sees_the_plain_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, made = calls(monkeypatch), block()
+    with FlopCounterMode(display=False) as counter:
+        made(torch.randn(2, 8, 8, 8))
+    assert not seen
+    assert counter.get_total_flops() > 0
+
+
+def test_export_autocast_and_compile_see_the_plain_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, made, x = calls(monkeypatch), block(), torch.randn(2, 8, 8, 8)
+    program = torch.export.export(made, (x,))
+    assert any("conv2d" in str(node.target) for node in program.graph.nodes)
+    with torch.autocast("cpu", torch.bfloat16):
+        made(x)
+    torch.compile(made, backend="eager")(x)
+    assert not seen
+
+
+def test_other_types_shapes_and_modules_take_the_plain_path() -> None:
+    x = torch.randn(2, 8, 8, 8)
+    made = block()
+    assert fused.applies(made, x)
+    assert not fused.applies(made, x.double())
+    assert not fused.applies(made, x[:, :, :7])  # does not divide by the stride
+    assert not fused.applies(made, x[:, :4])
+    assert not fused.applies(block().double(), x)
+    assert not fused.applies(block(filter=3), x)  # shifted branches
+    assert not fused.applies(block(channels_in=8, channels=4), x)  # R < 1
+    replaced = block()
+    replaced.depthwise.norm = nn.BatchNorm2d(16, momentum=None)
+    assert not fused.applies(replaced, x)
+    frozen = block()
+    frozen.conv1.branches[0].norm.eval()
+    assert not fused.applies(frozen, x)
+
+
+@pytest.mark.parametrize("weights", ["scaled", "tanh"])
+def test_other_transforms_of_weights_take_the_plain_path(weights: str) -> None:
+    network = Network(config.preset("digits"), weights).train()
+    block = network.get_submodule("stem.0")
+    assert isinstance(block, layers.Block)
+    assert not fused.applies(block, torch.randn(2, 4, 8, 8))
+    network.weights = "real"
+    assert fused.applies(block, torch.randn(2, 4, 8, 8))
+
+
+def test_channels_last_and_plain_layout_give_the_same_bits() -> None:
+    x = torch.randn(2, 8, 8, 8)
+    first = block()
+    second = copy.deepcopy(first)
+    assert torch.equal(first(x), second(x.contiguous(memory_format=torch.channels_last)))
+
+
+def test_a_wrong_native_call_is_an_exception() -> None:
+    from bcnn import _training
+
+    x, out = torch.randn(2, 4, 4, 3).numpy(), torch.empty(2, 2, 2, 3).numpy()
+    _training.avg_pool_forward(x, 2, 1, out)
+    with pytest.raises(ValueError, match="does not divide"):
+        _training.avg_pool_forward(x, 3, 1, out)
+    with pytest.raises(ValueError, match="out: 24 elements, expected 96"):
+        _training.avg_pool_forward(x, 1, 1, out)
+    with pytest.raises(TypeError, match="contiguous float32"):
+        _training.avg_pool_forward(x.astype("float64"), 2, 1, out)
+    with pytest.raises(ValueError, match="threads"):
+        _training.avg_pool_forward(x, 2, 0, out)
