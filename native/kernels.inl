@@ -20,6 +20,11 @@ BCNN_NOINLINE void dots(const uint8_t* bits, size_t bytes, int pixels, const uin
     if (p < pixels) dot<together, G>(bits + p / together * bytes, bytes, w, w_group, n + p * kPad);
 }
 
+template <int n>
+struct Number {
+    static constexpr int value = n;
+};
+
 enum Start { from_zero, from_input, from_partial };
 enum End { plain, with_prelu, with_add, prelu_then_add, add_then_prelu };
 
@@ -49,21 +54,32 @@ static void finish(const Finish<Count>& f) {
     float* out = f.out;
     const ptrdiff_t x_stride = f.x_stride, other_stride = f.other_stride, out_stride = f.out_stride;
     const ptrdiff_t x_next = f.x_next, other_next = f.other_next;
-    for (int p = f.pixels; p > 0; p--) {
-        for (int j = 0; j < V; j++) {
-            Floats v = add(mul(counts(n + j * lanes), scale[j]), offset[j]);
-            if (start == from_input) v = add(load(x + j * x_next), v);
-            if (start == from_partial) v = add(load(out + j * lanes), v);
-            if (prelu_first) v = prelu(v, slope[j]);
-            if (adds) v = add(load(other + j * other_next), v);
-            if (prelu_last) v = prelu(v, slope[j]);
-            store(out + j * lanes, v);
-        }
-        n += kPad;
-        if (start == from_input) x += x_stride;
-        if (adds) other += other_stride;
-        out += out_stride;
-    }
+    int p = f.pixels;
+    const auto pixels = [&](auto count) __attribute__((always_inline)) {
+        constexpr int T = decltype(count)::value;
+        // Step by step for all T * V registers: each step waits for the one before it, the registers do not wait for each other.
+        Floats v[T][V];
+#define BCNN_EACH(STEP)                 \
+    for (int t = 0; t < T; t++)         \
+        for (int j = 0; j < V; j++) v[t][j] = in_order(STEP);
+        BCNN_EACH(counts(n + t * kPad + j * lanes))
+        BCNN_EACH(mul(v[t][j], scale[j]))
+        BCNN_EACH(add(v[t][j], offset[j]))
+        if (start == from_input) BCNN_EACH(add(load(x + t * x_stride + j * x_next), v[t][j]))
+        if (start == from_partial) BCNN_EACH(add(load(out + t * out_stride + j * lanes), v[t][j]))
+        if (prelu_first) BCNN_EACH(prelu(v[t][j], slope[j]))
+        if (adds) BCNN_EACH(add(load(other + t * other_stride + j * other_next), v[t][j]))
+        if (prelu_last) BCNN_EACH(prelu(v[t][j], slope[j]))
+#undef BCNN_EACH
+        for (int t = 0; t < T; t++)
+            for (int j = 0; j < V; j++) store(out + t * out_stride + j * lanes, v[t][j]);
+        n += T * kPad;
+        if (start == from_input) x += T * x_stride;
+        if (adds) other += T * other_stride;
+        out += T * out_stride;
+    };
+    for (; p >= 2; p -= 2) pixels(Number<2>());
+    if (p) pixels(Number<1>());
 }
 
 template <class Count>
@@ -95,7 +111,7 @@ static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& 
             for (int b = b0; b < b1; b++) {
                 const float* pixel[kBlock + 1];
                 for (int p = 0; p < pixels; p++) {
-                    const int column = s.column + p0 + p + d.branch[b].dx;
+                    const int column = p0 + p + d.branch[b].dx;
                     pixel[p] = !d.shifted ? x + size_t(p) * d.x.stride
                                : s.rows[b] && 0 <= column && column < d.width
                                    ? s.rows[b] + size_t(column) * d.x.stride
@@ -175,20 +191,17 @@ BCNN_INLINE Floats depthwise_edge(const DepthwiseData& d, const float* const row
 
 // Rows y0 to y1 of the filter are inside the map. S: the stride if it is 1 or 2, else 0.
 template <int S, int y0, int y1>
-static void depthwise_rows(const DepthwiseData& d, const float* const rows[3], float* out, int x0, int x1) {
+static void depthwise_rows(const DepthwiseData& d, const float* const rows[3], float* out, int width) {
     const int vectors = (d.k + lanes - 1) / lanes;
-    const int inner_end = least(x1, (d.width - 2 + d.stride) / d.stride);  // first x with a tap past the right edge
+    const int inner_end = least(width, (d.width - 2 + d.stride) / d.stride);  // first x with a tap past the right edge
     for (int j = 0, at = 0; j < vectors; j++) {
         const float* w = d.weight + j * 9 * lanes;
         const Floats offset = load(d.offset + j * lanes), slope = load(d.slope + j * lanes);
         Floats weight[9];
         for (int i = 3 * y0; i < 3 * y1; i++) weight[i] = load(w + i * lanes);
         float* to = out + j * lanes;
-        int x = x0;
-        if (x == 0) {
-            store(to, prelu(depthwise_edge<y0, y1>(d, rows, at, x, w, offset), slope));
-            x++;
-        }
+        store(to, prelu(depthwise_edge<y0, y1>(d, rows, at, 0, w, offset), slope));
+        int x = 1;
         const ptrdiff_t next = d.x.stride, step = d.stride * next, out_stride = d.out_stride;
         const float* from[3];
         for (int ky = y0; ky < y1; ky++) from[ky] = rows[ky] + x * step + at - next;
@@ -217,7 +230,7 @@ static void depthwise_rows(const DepthwiseData& d, const float* const rows[3], f
             }
             store(to + x * out_stride, prelu(v, slope));
         }
-        for (; x < x1; x++)
+        for (; x < width; x++)
             store(to + size_t(x) * d.out_stride, prelu(depthwise_edge<y0, y1>(d, rows, at, x, w, offset), slope));
         at += lanes;
         if (at == d.x.period) at = 0;
@@ -225,22 +238,22 @@ static void depthwise_rows(const DepthwiseData& d, const float* const rows[3], f
 }
 
 template <int S>
-static void depthwise_by(const DepthwiseData& d, const float* const rows[3], float* out, int x0, int x1) {
+static void depthwise_by(const DepthwiseData& d, const float* const rows[3], float* out, int width) {
     if (rows[0])
-        rows[2] ? depthwise_rows<S, 0, 3>(d, rows, out, x0, x1) : depthwise_rows<S, 0, 2>(d, rows, out, x0, x1);
+        rows[2] ? depthwise_rows<S, 0, 3>(d, rows, out, width) : depthwise_rows<S, 0, 2>(d, rows, out, width);
     else
-        rows[2] ? depthwise_rows<S, 1, 3>(d, rows, out, x0, x1) : depthwise_rows<S, 1, 2>(d, rows, out, x0, x1);
+        rows[2] ? depthwise_rows<S, 1, 3>(d, rows, out, width) : depthwise_rows<S, 1, 2>(d, rows, out, width);
 }
 
-static void depthwise(const DepthwiseData& d, const float* const rows[3], float* out, int x0, int x1) {
-    (d.stride == 1 ? depthwise_by<1> : d.stride == 2 ? depthwise_by<2> : depthwise_by<0>)(d, rows, out, x0, x1);
+static void depthwise(const DepthwiseData& d, const float* const rows[3], float* out, int width) {
+    (d.stride == 1 ? depthwise_by<1> : d.stride == 2 ? depthwise_by<2> : depthwise_by<0>)(d, rows, out, width);
 }
 
 template <int fixed>
-static void avg_pool_of(const float* const* rows, int s, View v, int channels, float* out, int out_stride, int x0, int x1) {
+static void avg_pool_of(const float* const* rows, int s, View v, int channels, float* out, int out_stride, int width) {
     if (fixed) s = fixed;
     const Floats share = broadcast(float(1.0 / (double(s) * s)));
-    for (int x = x0; x < x1; x++) {
+    for (int x = 0; x < width; x++) {
         const size_t from = size_t(x) * s * v.stride;
         float* const to = out + size_t(x) * out_stride;
         for (int c = 0; c < channels; c += lanes) {
@@ -252,9 +265,9 @@ static void avg_pool_of(const float* const* rows, int s, View v, int channels, f
     }
 }
 
-static void avg_pool(const float* const* rows, int s, View v, int channels, float* out, int out_stride, int x0, int x1) {
+static void avg_pool(const float* const* rows, int s, View v, int channels, float* out, int out_stride, int width) {
     const auto pool = s == 1 ? avg_pool_of<1> : s == 2 ? avg_pool_of<2> : avg_pool_of<0>;
-    pool(rows, s, v, channels, out, out_stride, x0, x1);
+    pool(rows, s, v, channels, out, out_stride, width);
 }
 
 static void global_avg_pool(const float* x, int pixels, View v, int begin, int end, float* out) {
