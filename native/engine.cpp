@@ -326,9 +326,9 @@ void Engine::step(const Step& s, const Share& share, const Run& run) const {
             break;
         }
         case Kind::avg_pool: {
-            if (op.stride == 1 && layout.stride == layouts_[op.source].stride) {  // the stem's: a copy
+            if (op.stride == 1 && layout.period == layouts_[op.source].period) {  // the stem's: a copy, repeated channels and all
                 std::memcpy(out, row(op.source, s.y0), size_t(op.w) * layout.stride * sizeof(float));
-                break;
+                return;
             }
             std::vector<const float*>& rows = run.context.rows[run.scratch];
             rows.clear();
@@ -342,25 +342,25 @@ void Engine::step(const Step& s, const Share& share, const Run& run) const {
             break;
         case Kind::linear: kernels_.linear(row(op.source, 0), op.k, packed.weight, packed.bias, s.c0, s.c1, out); break;
     }
-    if (layout.extend)
+    if (layout.extend && !packed.has_intensity)
         for (int x = 0; x < (s.y1 - s.y0) * op.w; x++) {
             float* pixel = out + size_t(x) * layout.stride;
-            if (op.c == 4)  // the image
-                for (int c = 4; c < layout.period; c += 4) std::memcpy(pixel + c, pixel, 4 * sizeof(float));
-            else
-                for (int c = op.c; c < layout.period; c++) pixel[c] = pixel[c - op.c];
+            for (int c = op.c; c < layout.period; c++) pixel[c] = pixel[c - op.c];
         }
 }
 
 void Engine::input(const Packed& packed, const Step& s, float* out, const uint8_t* image) const {
     const Op& op = model_[s.op];
-    const int stride = layouts_[s.op].stride;
+    const int stride = layouts_[s.op].stride, period = layouts_[s.op].period;
     const uint8_t* from = image + size_t(s.y0) * op.w * 3;
     const float i0 = packed.intensity[0], i1 = packed.intensity[1], i2 = packed.intensity[2];
     for (int x = 0; x < op.w; x++, from += 3) {
         const float r = packed.lookup[0][from[0]], g = packed.lookup[1][from[1]], b = packed.lookup[2][from[2]];
         const float pixel[4] = {r, g, b, packed.has_intensity ? r * i0 + g * i1 + b * i2 : 0};
-        std::memcpy(out + size_t(x) * stride, pixel, sizeof pixel);
+        float* to = out + size_t(x) * stride;
+        std::memcpy(to, pixel, sizeof pixel);
+        if (packed.has_intensity)  // repeated up to the period right here
+            for (int c = 4; c < period; c += 4) std::memcpy(to + c, pixel, sizeof pixel);
     }
 }
 

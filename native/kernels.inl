@@ -189,51 +189,68 @@ BCNN_INLINE Floats depthwise_edge(const DepthwiseData& d, const float* const row
     return v;
 }
 
-// Rows y0 to y1 of the filter are inside the map. S: the stride if it is 1 or 2, else 0.
+// Columns [x0, x1) of register j's channels. Rows y0 to y1 of the filter are inside the map. S: the stride if it is 1 or 2, else 0.
+template <int S, int y0, int y1>
+BCNN_INLINE void depthwise_columns(const DepthwiseData& d, const float* const rows[3], float* out, int j, int at, int x0, int x1,
+                                   int inner_end) {
+    const ptrdiff_t next = d.x.stride, step = d.stride * next, out_stride = d.out_stride;
+    const float* const w = d.weight + j * 9 * lanes;
+    const Floats offset = load(d.offset + j * lanes), slope = load(d.slope + j * lanes);
+    Floats weight[9];
+    for (int i = 3 * y0; i < 3 * y1; i++) weight[i] = load(w + i * lanes);
+    float* const to = out + j * lanes;
+    int x = x0;
+    if (x == 0) {
+        store(to, prelu(depthwise_edge<y0, y1>(d, rows, at, 0, w, offset), slope));
+        x = 1;
+    }
+    const float* from[3];
+    for (int ky = y0; ky < y1; ky++) from[ky] = rows[ky] + x * step + at - next;
+    // Four pixels at a time: the sums of one wait for each other, those of four do not, and they share columns.
+    if (S)
+        for (; x + 4 <= inner_end; x += 4) {
+            Floats v[4];
+            for (int p = 0; p < 4; p++) v[p] = offset;
+            for (int ky = y0; ky < y1; ky++) {
+                const float* column = from[ky];
+                for (int i = 0; i < 3 + 3 * S; i++, column += next) {
+                    const Floats value = load(column);
+                    for (int p = 0; p < 4; p++)
+                        if (0 <= i - p * S && i - p * S < 3)
+                            v[p] = in_order(add(v[p], mul(weight[ky * 3 + i - p * S], value)));
+                }
+                from[ky] += 4 * step;
+            }
+            for (int p = 0; p < 4; p++) store(to + (x + p) * out_stride, prelu(v[p], slope));
+        }
+    for (; x < inner_end; x++) {
+        Floats v = offset;
+        for (int ky = y0; ky < y1; ky++) {
+            for (int kx = 0; kx < 3; kx++) v = add(v, mul(weight[ky * 3 + kx], load(from[ky] + kx * next)));
+            from[ky] += step;
+        }
+        store(to + x * out_stride, prelu(v, slope));
+    }
+    for (; x < x1; x++) store(to + x * out_stride, prelu(depthwise_edge<y0, y1>(d, rows, at, x, w, offset), slope));
+}
+
 template <int S, int y0, int y1>
 static void depthwise_rows(const DepthwiseData& d, const float* const rows[3], float* out, int width) {
+    // Registers that share a cache line take turns every few columns: wide rows are larger than L1, and so a line comes once.
+    constexpr int sharing = 16 / lanes, columns = 64;
     const int vectors = (d.k + lanes - 1) / lanes;
-    const int inner_end = least(width, (d.width - 2 + d.stride) / d.stride);  // first x with a tap past the right edge
-    for (int j = 0, at = 0; j < vectors; j++) {
-        const float* w = d.weight + j * 9 * lanes;
-        const Floats offset = load(d.offset + j * lanes), slope = load(d.slope + j * lanes);
-        Floats weight[9];
-        for (int i = 3 * y0; i < 3 * y1; i++) weight[i] = load(w + i * lanes);
-        float* to = out + j * lanes;
-        store(to, prelu(depthwise_edge<y0, y1>(d, rows, at, 0, w, offset), slope));
-        int x = 1;
-        const ptrdiff_t next = d.x.stride, step = d.stride * next, out_stride = d.out_stride;
-        const float* from[3];
-        for (int ky = y0; ky < y1; ky++) from[ky] = rows[ky] + x * step + at - next;
-        // Four pixels at a time: the sums of one wait for each other, those of four do not, and they share columns.
-        if (S)
-            for (; x + 4 <= inner_end; x += 4) {
-                Floats v[4];
-                for (int p = 0; p < 4; p++) v[p] = offset;
-                for (int ky = y0; ky < y1; ky++) {
-                    const float* column = from[ky];
-                    for (int i = 0; i < 3 + 3 * S; i++, column += next) {
-                        const Floats value = load(column);
-                        for (int p = 0; p < 4; p++)
-                            if (0 <= i - p * S && i - p * S < 3)
-                                v[p] = in_order(add(v[p], mul(weight[ky * 3 + i - p * S], value)));
-                    }
-                    from[ky] += 4 * step;
-                }
-                for (int p = 0; p < 4; p++) store(to + (x + p) * out_stride, prelu(v[p], slope));
+    const int edge = (d.width - 2 + d.stride) / d.stride;  // first x with a tap past the right edge
+    for (int j = 0, at = 0; j < vectors; j += sharing) {
+        int then = at;
+        for (int x = 0, end; x < width; x = end) {
+            end = least(x ? x + columns : columns + 1, width);  // the first column is an edge, then come fours
+            then = at;
+            for (int i = j; i < least(j + sharing, vectors); i++) {
+                depthwise_columns<S, y0, y1>(d, rows, out, i, then, x, end, least(end, edge));
+                then = then + lanes == d.x.period ? 0 : then + lanes;
             }
-        for (; x < inner_end; x++) {
-            Floats v = offset;
-            for (int ky = y0; ky < y1; ky++) {
-                for (int kx = 0; kx < 3; kx++) v = add(v, mul(weight[ky * 3 + kx], load(from[ky] + kx * next)));
-                from[ky] += step;
-            }
-            store(to + x * out_stride, prelu(v, slope));
         }
-        for (; x < width; x++)
-            store(to + size_t(x) * d.out_stride, prelu(depthwise_edge<y0, y1>(d, rows, at, x, w, offset), slope));
-        at += lanes;
-        if (at == d.x.period) at = 0;
+        at = then;
     }
 }
 
