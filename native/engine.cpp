@@ -326,7 +326,8 @@ void Engine::step(const Step& s, const Share& share, const Run& run) const {
             break;
         }
         case Kind::avg_pool: {
-            if (op.stride == 1 && layout.period == layouts_[op.source].period) {  // the stem's: a copy, repeated channels and all
+            const Layout& from = layouts_[op.source];
+            if (op.stride == 1 && layout.stride == from.stride && layout.extend <= from.extend) {  // the stem's: a copy
                 std::memcpy(out, row(op.source, s.y0), size_t(op.w) * layout.stride * sizeof(float));
                 return;
             }
