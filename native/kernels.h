@@ -71,7 +71,7 @@ struct Kernels {
     void (*global_avg_pool)(const float* x, int pixels, View v, int channel_begin, int channel_end, float* out);
     // weight [O / kPad, C, kPad]
     void (*linear)(const float* x, int channels, const float* weight, const float* bias, int begin, int end, float* out);
-    // Binary MACs per call of the innermost loop on data in L1: what the benchmark calls the peak.
+    // Binary MACs of `repeats` rounds of the innermost loop on data in L1: what the benchmark calls the peak. First with 0.
     double (*dot_peak)(int repeats, uint8_t* scratch);
 };
 

@@ -311,11 +311,24 @@ static void linear(const float* x, int channels, const float* weight, const floa
 
 // --- for the benchmark -------------------------------------------------------------------------------------------------
 
+// Binary MACs done by `repeats` rounds of the innermost loop; with 0 repeats, makes the random data that they work on.
 static double dot_peak(int repeats, uint8_t* scratch) {
     constexpr int k = 224;  // seven words: weights and bits stay in L1
     const size_t bytes = bits_bytes(k), w_group = weight_bytes(k);
-    const uint8_t* w = scratch + kBlock * kPad * sizeof(Wide);
-    const uint8_t* bits = w + tile_groups * w_group;
+    uint8_t* const w = scratch + kBlock * kPad * sizeof(Wide);
+    uint8_t* const bits = w + tile_groups * w_group;
+    if (repeats == 0) {
+        float values[tile_pixels][k], zeros[k] = {};
+        const float* pixel[tile_pixels];
+        uint32_t random = 1;
+        const auto next = [&random] { return random = random * 1664525u + 1013904223u; };
+        for (size_t i = 0; i < tile_groups * w_group; i++) w[i] = uint8_t(next() >> 28);
+        for (int t = 0; t < tile_pixels; t++) {
+            pixel[t] = values[t];
+            for (int c = 0; c < k; c++) values[t][c] = float(int32_t(next()));
+        }
+        sign_pack(pixel, tile_pixels, {k, k}, zeros, bits, bytes);
+    }
     for (int r = 0; r < repeats; r++) dot<tile_pixels, tile_groups>(bits, bytes, w, w_group, (Narrow*)scratch);
     return double(repeats) * tile_pixels * tile_groups * group * k;
 }

@@ -21,7 +21,7 @@ LATE = 256  # channels of the levels where the popcount decides, and no longer t
 @dataclass(frozen=True)
 class OpClass:
     name: str
-    ms: float  # least of the repeats
+    ms: float  # sum over its steps of the fastest run of each
     share: float  # of the sum over all classes
     gmacs: float  # binary GMAC/s, 0 for real ops
 
@@ -30,7 +30,7 @@ class OpClass:
 class Profile:
     classes: list[OpClass]
     late_gmacs: float  # of the binary convolutions with `LATE` channels or more, what surrounds their dots included
-    peak: float  # binary GMAC/s of xor + popcount + add on data in the first cache, the same core
+    peak: float  # binary GMAC/s of the dot product's inner loop on data in the first cache, the same core
 
     def text(self) -> str:
         lines = [f"{'op class':12}  {'ms':>7}  {'share':>6}  {'binary GMAC/s':>13}"]
@@ -41,25 +41,27 @@ class Profile:
         if self.late_gmacs:
             part = f"{self.late_gmacs / self.peak:.0%} of the peak"
             lines.append(f"levels of {LATE} channels and up: {self.late_gmacs:.0f} binary GMAC/s, {part}")
-        lines.append(f"peak of xor + popcount + add on this core: {self.peak:.0f} binary GMAC/s")
+        lines.append(f"peak of the binary dot product's inner loop on this core: {self.peak:.0f} binary GMAC/s")
         return "\n".join(lines) + "\n"
 
 
 def profile(engine: Engine, image: Pixels, repeats: int = 20) -> Profile:
     """Peak and ops are measured in turns, so that a neighbour on the machine slows both or neither."""
     from bcnn import _core
-    from bcnn.engine import binary_macs
 
-    program = engine.program
-    late = [i for i, op in enumerate(program.ops) if isinstance(op, p.BinaryConv) and program.shapes[i][2] >= LATE]
-    peaks, seconds = [], []
-    costs = engine.profile(image, repeats)
-    for _ in range(repeats):
-        peaks.append(_core.dot_peak(engine.isa))
-        seconds.append(engine.profile_ops(image, 1)[0])
-    spent = float(np.min(seconds, axis=0)[late].sum())
-    macs = sum(binary_macs(program, index) for index in late)
-    return Profile(op_classes(costs), macs / spent / 1e9 if late else 0.0, max(peaks))
+    rounds = 5
+    peaks, runs = [], []
+    for _ in range(rounds):
+        peaks += [_core.dot_peak(engine.isa) for _ in range(repeats)]
+        runs.append(engine.profile(image, -(-repeats // rounds)))
+    costs = [min(same, key=lambda cost: cost.seconds) for same in zip(*runs, strict=True)]
+    late = [
+        cost
+        for cost, op, (_, _, channels) in zip(costs, engine.program.ops, engine.program.shapes, strict=True)
+        if isinstance(op, p.BinaryConv) and channels >= LATE
+    ]
+    spent = sum(cost.seconds for cost in late)
+    return Profile(op_classes(costs), sum(c.macs for c in late) / spent / 1e9 if late else 0.0, max(peaks))
 
 
 def throughput(engine: Engine, image: Pixels, batch: int = 8, rounds: int = 10) -> str:
@@ -71,9 +73,10 @@ def throughput(engine: Engine, image: Pixels, batch: int = 8, rounds: int = 10) 
 
 
 def op_classes(costs: Sequence[Cost]) -> list[OpClass]:
-    total = sum(min(cost.seconds) for cost in costs)
+    total = sum(cost.seconds for cost in costs)
     rows = []
-    for cost in costs:
-        least = min(cost.seconds)
-        rows.append(OpClass(cost.kind, least * 1e3, least / total, cost.macs / least / 1e9))
+    for kind in dict.fromkeys(cost.kind for cost in costs):
+        seconds = sum(cost.seconds for cost in costs if cost.kind == kind)
+        macs = sum(cost.macs for cost in costs if cost.kind == kind)
+        rows.append(OpClass(kind, seconds * 1e3, seconds / total, macs / seconds / 1e9))
     return rows
