@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from programs import of_config, random_program
 
 from bcnn import program as p
 from bcnn.config import preset
 from bcnn.interpret import interpret_maps
+from programs import of_config, random_program
 
 KINDS = [p.Input, p.BinaryConv, p.DepthwiseConv, p.AvgPool, p.ChannelAvg, p.GlobalAvgPool, p.Linear]
 
@@ -36,7 +36,13 @@ def write(program: p.Program, file: BinaryIO) -> None:
         branches = op.branches if isinstance(op, p.BinaryConv) else ()
         source = -1 if isinstance(op, p.Input) else op.source
         add = op.add if isinstance(op, p.BinaryConv) and op.add is not None else -1
-        k = branches[0].threshold.size if branches else c if isinstance(op, p.DepthwiseConv) else program.shapes[max(source, 0)][2]
+        k = (
+            branches[0].threshold.size
+            if branches
+            else c
+            if isinstance(op, p.DepthwiseConv)
+            else program.shapes[max(source, 0)][2]
+        )
         flags = [getattr(op, "identity", False), getattr(op, "prelu_after_add", False)]
         _ints(file, KINDS.index(type(op)), h, w, c, source, add, k, getattr(op, "stride", 1), *flags, len(branches))
         for b in branches:

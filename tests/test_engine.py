@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from programs import Draw, of_config, random_program
 
 import bcnn
 from bcnn import program as p
 from bcnn.engine import Engine, isas
 from bcnn.errors import UserError
 from bcnn.interpret import interpret_maps
+from programs import Draw, of_config, random_program
 
 ISAS = [isa.name for isa in isas() if isa.supported]
 
@@ -25,7 +25,9 @@ def picture(program: p.Program, seed: int = 0, count: int = 1) -> np.ndarray:
 
 def assert_equal_maps(program: p.Program, engine: Engine, image: np.ndarray) -> None:
     for i, (made, meant) in enumerate(zip(engine.maps(image), interpret_maps(program, image), strict=True)):
-        assert np.array_equal(made, meant), f"{engine.isa}, {engine.threads} threads: map {i} of {type(program.ops[i]).__name__}"
+        assert np.array_equal(made, meant), (
+            f"{engine.isa}, {engine.threads} threads: map {i} of {type(program.ops[i]).__name__}"
+        )
 
 
 def check(program: p.Program, seed: int = 0) -> None:

@@ -11,12 +11,12 @@ import time
 
 import numpy as np
 import pytest
-from programs import of_config
 
 import bcnn
 from bcnn import _core
 from bcnn.engine import Engine, isas
 from bcnn.errors import UserError
+from programs import of_config
 
 PROGRAM = of_config(bcnn.preset("digits"))
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 8, 8, 3), dtype=np.uint8)
