@@ -163,7 +163,7 @@ void Engine::pack(const Op& op, Packed& packed) const {
         d.prelu_after_add = op.prelu_after_add;
         d.shifted = op.shifted();
         d.x = view(layouts_[op.source]);
-        d.add = op.add >= 0 ? view(layouts_[op.add]) : View{0, 1};
+        d.add = op.add >= 0 ? view(layouts_[op.add]) : View{0, 1 << 30};
         d.out_stride = layouts_[at].stride;
         d.weight_group = weight_group;
         d.bits = kernels_.bits_bytes(op.k);

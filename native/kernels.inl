@@ -7,6 +7,7 @@
 constexpr int pad_vectors = kPad / lanes;
 
 BCNN_INLINE int least(int a, int b) { return a < b ? a : b; }
+BCNN_INLINE int wrapped(int at, int period) { return at == period ? 0 : at; }  // replication: channel k is read at k mod C
 
 // --- binary convolution ------------------------------------------------------------------------------------------------
 
@@ -106,6 +107,7 @@ static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& 
         const int pixels = least(block, s.pixels - p0);
         const float* const x = s.x + size_t(p0) * d.x.stride;
         const float* const other = s.add + size_t(p0) * d.add.stride;
+        float* const out = s.out + size_t(p0) * d.out_stride;
         for (int b0 = 0; b0 < d.branches; b0 += kBranches) {
             const int b1 = least(b0 + kBranches, d.branches);
             for (int b = b0; b < b1; b++) {
@@ -123,12 +125,15 @@ static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& 
             for (int c = s.channel_begin; c < s.channel_end; c += kPad) {
                 const int vectors = (least(kPad, d.o - c) + lanes - 1) / lanes;
                 const int groups = (least(kPad, d.o - c) + group - 1) / group;
-                if (d.k >= 256)  // rows larger than L1: what `finish` will read comes while the dot products are computed
-                    for (int p = 0; p < pixels; p++)
-                        for (int line = 0; line < kPad; line += 16) {
-                            __builtin_prefetch(x + size_t(p) * d.x.stride + (c + line) % d.x.period);
-                            __builtin_prefetch(s.out + size_t(p0 + p) * d.out_stride + c + line, 1);
+                if (d.k >= 256)  // rows larger than L1: what `finish` will touch comes while the dot products are computed
+                    for (int line = 0; line < vectors * lanes; line += 16) {
+                        const float* from = x + (c + line) % d.x.period;
+                        const float* to = out + c + line;
+                        for (int p = 0; p < pixels; p++, from += d.x.stride, to += d.out_stride) {
+                            __builtin_prefetch(from);
+                            __builtin_prefetch(to, 1);
                         }
+                    }
                 for (int b = b0; b < b1; b++) {
                     const BranchData& branch = d.branch[b];
                     const uint8_t* w = branch.weight + size_t(c / group) * d.weight_group;
@@ -140,23 +145,24 @@ static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& 
                         dots<1>(from, d.bits, pixels, w + g * d.weight_group, d.weight_group, n + g * group);
                     const int start = b ? from_partial : d.identity ? from_input : from_zero;
                     const auto pass = passes[start][b + 1 == d.branches ? last : plain];
-                    for (int j = 0; j < vectors; j += 2) {
+                    Finish<Count> f;
+                    f.x_stride = d.x.stride;
+                    f.other_stride = d.add.stride;
+                    f.out_stride = d.out_stride;
+                    f.pixels = pixels;
+                    for (int j = 0, in_x = c % d.x.period, in_other = c % d.add.period; j < vectors; j += 2) {
                         const int at = c + j * lanes;
-                        const int in_x = at % d.x.period, in_other = at % d.add.period;
-                        Finish<Count> f;
                         f.n = n + j * lanes;
                         f.x = x + in_x;
                         f.other = other + in_other;
                         f.scale = branch.scale + at;
                         f.offset = branch.offset + at;
                         f.slope = d.slope + at;
-                        f.out = s.out + size_t(p0) * d.out_stride + at;
-                        f.x_stride = d.x.stride;
-                        f.other_stride = d.add.stride;
-                        f.out_stride = d.out_stride;
-                        f.pixels = pixels;
+                        f.out = out + at;
                         f.x_next = in_x + lanes == d.x.period ? -in_x : lanes;
                         f.other_next = in_other + lanes == d.add.period ? -in_other : lanes;
+                        in_x = wrapped(in_x + f.x_next + lanes, d.x.period);
+                        in_other = wrapped(in_other + f.other_next + lanes, d.add.period);
                         pass[j + 1 < vectors](f);
                     }
                 }
@@ -247,7 +253,7 @@ static void depthwise_rows(const DepthwiseData& d, const float* const rows[3], f
             then = at;
             for (int i = j; i < least(j + sharing, vectors); i++) {
                 depthwise_columns<S, y0, y1>(d, rows, out, i, then, x, end, least(end, edge));
-                then = then + lanes == d.x.period ? 0 : then + lanes;
+                then = wrapped(then + lanes, d.x.period);
             }
         }
         at = then;
