@@ -1,10 +1,12 @@
 #include "engine.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -12,9 +14,18 @@
 namespace bcnn {
 
 template <class T>
-Aligned<T>::Aligned(size_t count)
-    : size_(count), data_(static_cast<T*>(::operator new[](std::max<size_t>(count, 1) * sizeof(T), std::align_val_t(64)))) {
-    std::memset(static_cast<void*>(data_.get()), 0, count * sizeof(T));
+Aligned<T>::Aligned(size_t count) : size_(count) {
+    // Pixels of late levels are a page apart: with large pages a row of them does not outgrow the translation buffers.
+    constexpr size_t huge = 2 << 20;
+    const size_t bytes = std::max<size_t>(count, 1) * sizeof(T), align = bytes >= huge / 2 ? huge : 64;
+    const size_t whole = (bytes + align - 1) / align * align;
+    void* memory = std::aligned_alloc(align, whole);
+    if (!memory) throw std::bad_alloc();
+#if defined(__linux__)
+    if (align == huge) madvise(memory, whole, MADV_HUGEPAGE);
+#endif
+    std::memset(memory, 0, whole);
+    data_.reset(static_cast<T*>(memory));
 }
 
 struct Engine::Packed {
