@@ -14,9 +14,9 @@ BCNN_INLINE int wrapped(int at, int period) { return at == period ? 0 : at; }  /
 // n = popcount(x ^ w) of a block of pixels and G groups of channels.
 template <int G, class Count>
 BCNN_NOINLINE void dots(const uint8_t* bits, size_t bytes, int pixels, const uint8_t* w, size_t w_group, Count* n) {
+    constexpr int T = G < tile_groups ? 2 * tile_pixels : tile_pixels;  // as many sums at a time either way
     int p = 0;
-    for (; p + tile_pixels <= pixels; p += tile_pixels)
-        dot<tile_pixels, G>(bits + p / together * bytes, bytes, w, w_group, n + p * kPad);
+    for (; p + T <= pixels; p += T) dot<T, G>(bits + p / together * bytes, bytes, w, w_group, n + p * kPad);
     for (; p + 2 <= pixels; p += 2) dot<2, G>(bits + p / together * bytes, bytes, w, w_group, n + p * kPad);
     if (p < pixels) dot<together, G>(bits + p / together * bytes, bytes, w, w_group, n + p * kPad);
 }
