@@ -5,9 +5,9 @@ BIN    := $(VENV)/bin
 # Everything that makes an install stale. Python sources do not: the install is editable.
 BUILD  := pyproject.toml CMakeLists.txt src/bcnn/__init__.py $(wildcard native/*)
 
-.PHONY: help quickstart test check format sanitize neon bench clean
+.PHONY: help quickstart test check format sanitize neon avx512 bench clean
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 quickstart: $(VENV)/.train  ## set up, train a small network, pack it, verify it, look at it
 	$(BIN)/bcnn quickstart
@@ -30,6 +30,9 @@ sanitize: $(VENV)/.dev  ## the native core under AddressSanitizer, UBSan and Thr
 
 neon: $(VENV)/.dev  ## the NEON kernels under qemu (needs g++-aarch64-linux-gnu and qemu-user)
 	PYTHON=$(BIN)/python native/test/run.sh neon
+
+avx512: $(VENV)/.dev  ## the AVX-512 kernels with every intrinsic emulated (needs libsimde-dev)
+	PYTHON=$(BIN)/python native/test/run.sh avx512
 
 bench: $(VENV)/.bench  ## this engine against its rivals, in one interleaved run
 	$(BIN)/python -m bench.rivals

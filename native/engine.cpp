@@ -1,10 +1,12 @@
 #include "engine.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -12,9 +14,18 @@
 namespace bcnn {
 
 template <class T>
-Aligned<T>::Aligned(size_t count)
-    : size_(count), data_(static_cast<T*>(::operator new[](std::max<size_t>(count, 1) * sizeof(T), std::align_val_t(64)))) {
-    std::memset(static_cast<void*>(data_.get()), 0, count * sizeof(T));
+Aligned<T>::Aligned(size_t count) : size_(count) {
+    // Pixels of late levels are a page apart: with large pages a row of them does not outgrow the translation buffers.
+    constexpr size_t huge = 2 << 20;
+    const size_t bytes = std::max<size_t>(count, 1) * sizeof(T), align = bytes >= huge / 2 ? huge : 64;
+    const size_t whole = (bytes + align - 1) / align * align;
+    void* memory = std::aligned_alloc(align, whole);
+    if (!memory) throw std::bad_alloc();
+#if defined(__linux__)
+    if (align == huge) madvise(memory, whole, MADV_HUGEPAGE);
+#endif
+    std::memset(memory, 0, whole);
+    data_.reset(static_cast<T*>(memory));
 }
 
 struct Engine::Packed {
@@ -163,7 +174,7 @@ void Engine::pack(const Op& op, Packed& packed) const {
         d.prelu_after_add = op.prelu_after_add;
         d.shifted = op.shifted();
         d.x = view(layouts_[op.source]);
-        d.add = op.add >= 0 ? view(layouts_[op.add]) : View{0, 1};
+        d.add = op.add >= 0 ? view(layouts_[op.add]) : View{0, 1 << 30};
         d.out_stride = layouts_[at].stride;
         d.weight_group = weight_group;
         d.bits = kernels_.bits_bytes(op.k);
@@ -288,7 +299,7 @@ void Engine::step(const Step& s, const Share& share, const Run& run) const {
     float* const arena = run.context.arena.data();
     const auto row = [&](int map, int y) {
         const Rows& rows = share.maps[map];
-        return arena + rows.offset + size_t(y % rows.rows) * rows.row;
+        return arena + rows.offset + size_t(y % rows.rows) * layouts_[map].row;
     };
     float* const out = row(s.op, s.y0);
     const int height = op.source >= 0 ? model_[op.source].h : 0;
@@ -296,11 +307,10 @@ void Engine::step(const Step& s, const Share& share, const Run& run) const {
         case Kind::input: input(packed, s, out, run.image); break;
         case Kind::binary_conv: {
             BinaryConvStep c{};
-            c.x = row(op.source, s.y0) + size_t(s.x0) * layouts_[op.source].stride;
-            c.add = op.add >= 0 ? row(op.add, s.y0) + size_t(s.x0) * layouts_[op.add].stride : nullptr;
-            c.out = out + size_t(s.x0) * layout.stride;
-            c.pixels = (s.y1 - s.y0 - 1) * op.w + s.x1 - s.x0;
-            c.column = s.x0;
+            c.x = row(op.source, s.y0);
+            c.add = op.add >= 0 ? row(op.add, s.y0) : nullptr;
+            c.out = out;
+            c.pixels = (s.y1 - s.y0) * op.w;
             c.channel_begin = s.c0;
             c.channel_end = s.c1;
             c.scratch = run.context.scratch[run.scratch].data();
@@ -323,19 +333,19 @@ void Engine::step(const Step& s, const Share& share, const Run& run) const {
                 const int y = s.y0 * op.stride + i - 1;
                 rows[i] = 0 <= y && y < height ? row(op.source, y) : nullptr;
             }
-            kernels_.depthwise(packed.depthwise, rows, out, s.x0, s.x1);
+            kernels_.depthwise(packed.depthwise, rows, out, op.w);
             break;
         }
         case Kind::avg_pool: {
-            if (op.stride == 1 && layout.stride == layouts_[op.source].stride) {  // the stem's: a copy
-                const size_t from = size_t(s.x0) * layout.stride, count = size_t(s.x1 - s.x0) * layout.stride;
-                std::memcpy(out + from, row(op.source, s.y0) + from, count * sizeof(float));
-                break;
+            const Layout& from = layouts_[op.source];
+            if (op.stride == 1 && layout.stride == from.stride && layout.extend <= from.extend) {  // the stem's: a copy
+                std::memcpy(out, row(op.source, s.y0), size_t(op.w) * layout.stride * sizeof(float));
+                return;
             }
             std::vector<const float*>& rows = run.context.rows[run.scratch];
             rows.clear();
             for (int i = 0; i < op.stride; i++) rows.push_back(row(op.source, s.y0 * op.stride + i));
-            kernels_.avg_pool(rows.data(), op.stride, view(layouts_[op.source]), op.c, out, layout.stride, s.x0, s.x1);
+            kernels_.avg_pool(rows.data(), op.stride, view(layouts_[op.source]), op.c, out, layout.stride, op.w);
             break;
         }
         case Kind::channel_avg: channel_avg(op, s, row(op.source, s.y0), out); break;
@@ -344,32 +354,32 @@ void Engine::step(const Step& s, const Share& share, const Run& run) const {
             break;
         case Kind::linear: kernels_.linear(row(op.source, 0), op.k, packed.weight, packed.bias, s.c0, s.c1, out); break;
     }
-    if (layout.extend)
-        for (int x = s.x0; x < s.x1; x++) {
+    if (layout.extend && !packed.has_intensity)
+        for (int x = 0; x < (s.y1 - s.y0) * op.w; x++) {
             float* pixel = out + size_t(x) * layout.stride;
-            if (op.c == 4)  // the image
-                for (int c = 4; c < layout.period; c += 4) std::memcpy(pixel + c, pixel, 4 * sizeof(float));
-            else
-                for (int c = op.c; c < layout.period; c++) pixel[c] = pixel[c - op.c];
+            for (int c = op.c; c < layout.period; c++) pixel[c] = pixel[c - op.c];
         }
 }
 
 void Engine::input(const Packed& packed, const Step& s, float* out, const uint8_t* image) const {
     const Op& op = model_[s.op];
-    const int stride = layouts_[s.op].stride;
-    const uint8_t* from = image + (size_t(s.y0) * op.w + s.x0) * 3;
+    const int stride = layouts_[s.op].stride, period = layouts_[s.op].period;
+    const uint8_t* from = image + size_t(s.y0) * op.w * 3;
     const float i0 = packed.intensity[0], i1 = packed.intensity[1], i2 = packed.intensity[2];
-    for (int x = s.x0; x < s.x1; x++, from += 3) {
+    for (int x = 0; x < op.w; x++, from += 3) {
         const float r = packed.lookup[0][from[0]], g = packed.lookup[1][from[1]], b = packed.lookup[2][from[2]];
         const float pixel[4] = {r, g, b, packed.has_intensity ? r * i0 + g * i1 + b * i2 : 0};
-        std::memcpy(out + size_t(x) * stride, pixel, sizeof pixel);
+        float* to = out + size_t(x) * stride;
+        std::memcpy(to, pixel, sizeof pixel);
+        if (packed.has_intensity)  // repeated up to the period right here
+            for (int c = 4; c < period; c += 4) std::memcpy(to + c, pixel, sizeof pixel);
     }
 }
 
 void Engine::channel_avg(const Op& op, const Step& s, const float* x, float* out) const {
     const int channels = model_[op.source].c;
     const size_t x_stride = size_t(layouts_[op.source].stride), out_stride = size_t(layouts_[s.op].stride);
-    for (int p = s.x0; p < s.x1; p++)
+    for (int p = 0; p < op.w; p++)
         for (int j = 0; j < op.c; j++) {
             float sum = x[p * x_stride + j];
             for (int c = j + op.c; c < channels; c += op.c) sum += x[p * x_stride + c];
@@ -381,9 +391,9 @@ void Engine::copy_out(const Step& s, const Share& share, const Run& run) const {
     const Op& op = model_[s.op];
     const Layout& layout = layouts_[s.op];
     for (int y = s.y0; y < s.y1; y++)
-        for (int x = s.x0; x < s.x1; x++) {
+        for (int x = 0; x < op.w; x++) {
             const float* from = run.context.arena.data() + share.maps[s.op].offset +
-                                size_t(y % share.maps[s.op].rows) * share.maps[s.op].row + size_t(x) * layout.stride;
+                                size_t(y % share.maps[s.op].rows) * layout.row + size_t(x) * layout.stride;
             std::copy(from + s.c0, from + s.c1, run.maps[s.op] + (size_t(y) * op.w + x) * op.c + s.c0);
         }
 }

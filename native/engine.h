@@ -1,5 +1,6 @@
 // A program, packed for one instruction set and planned for a number of threads. uint8 images in, float32 logits out.
 #pragma once
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -12,7 +13,7 @@
 namespace bcnn {
 
 template <class T>
-class Aligned {  // zeroed memory, cache-line aligned
+class Aligned {  // zeroed memory, aligned to cache lines
 public:
     explicit Aligned(size_t count = 0);
     T* data() { return data_.get(); }
@@ -21,7 +22,7 @@ public:
 
 private:
     struct Free {
-        void operator()(T* p) const { ::operator delete[](p, std::align_val_t(64)); }
+        void operator()(T* p) const { std::free(p); }
     };
     size_t size_;
     std::unique_ptr<T[], Free> data_;

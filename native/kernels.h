@@ -38,12 +38,12 @@ struct BinaryConvData {
     size_t bits;          // bytes of bits of one pixel, or of the pixels that are packed together
 };
 
-struct BinaryConvStep {  // `pixels` neighbours in memory, starting at column `column`
+struct BinaryConvStep {  // pixels that are neighbours in memory; a row of the map if the op is shifted
     const float *x, *add;
     const float* const* rows;  // shifted: per branch the start of the row read, or none if outside the map
     const float* zeros;        // shifted: a pixel of zeros
     float* out;
-    int pixels, column;
+    int pixels;
     int channel_begin, channel_end;  // multiples of kPad, or the end
     uint8_t* scratch;
 };
@@ -64,14 +64,14 @@ struct Kernels {
     size_t (*scratch_bytes)(int k);              // a BinaryConvStep needs
     void (*pack_weight)(const uint32_t* weight, int o, int k, uint8_t* out);
     void (*binary_conv)(const BinaryConvData&, const BinaryConvStep&);
-    // rows: y - 1, y, y + 1 of the map read, none if outside; columns [x0, x1) of the map made
-    void (*depthwise)(const DepthwiseData&, const float* const rows[3], float* out, int x0, int x1);
-    // rows: the S rows read; out gets columns [x0, x1)
-    void (*avg_pool)(const float* const* rows, int s, View x, int channels, float* out, int out_stride, int x0, int x1);
+    // rows: y - 1, y, y + 1 of the map read, none if outside; makes a row of `width` pixels
+    void (*depthwise)(const DepthwiseData&, const float* const rows[3], float* out, int width);
+    // rows: the S rows read
+    void (*avg_pool)(const float* const* rows, int s, View x, int channels, float* out, int out_stride, int width);
     void (*global_avg_pool)(const float* x, int pixels, View v, int channel_begin, int channel_end, float* out);
     // weight [O / kPad, C, kPad]
     void (*linear)(const float* x, int channels, const float* weight, const float* bias, int begin, int end, float* out);
-    // Binary MACs per call of the innermost loop on data in L1: what the benchmark calls the peak.
+    // Binary MACs of `repeats` rounds of the innermost loop on data in L1: what the benchmark calls the peak. First with 0.
     double (*dot_peak)(int repeats, uint8_t* scratch);
 };
 

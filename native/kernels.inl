@@ -7,18 +7,24 @@
 constexpr int pad_vectors = kPad / lanes;
 
 BCNN_INLINE int least(int a, int b) { return a < b ? a : b; }
+BCNN_INLINE int wrapped(int at, int period) { return at == period ? 0 : at; }  // replication: channel k is read at k mod C
 
 // --- binary convolution ------------------------------------------------------------------------------------------------
 
 // n = popcount(x ^ w) of a block of pixels and G groups of channels.
 template <int G, class Count>
 BCNN_NOINLINE void dots(const uint8_t* bits, size_t bytes, int pixels, const uint8_t* w, size_t w_group, Count* n) {
+    constexpr int T = G < tile_groups ? 2 * tile_pixels : tile_pixels;  // as many sums at a time either way
     int p = 0;
-    for (; p + tile_pixels <= pixels; p += tile_pixels)
-        dot<tile_pixels, G>(bits + p / together * bytes, bytes, w, w_group, n + p * kPad);
+    for (; p + T <= pixels; p += T) dot<T, G>(bits + p / together * bytes, bytes, w, w_group, n + p * kPad);
     for (; p + 2 <= pixels; p += 2) dot<2, G>(bits + p / together * bytes, bytes, w, w_group, n + p * kPad);
     if (p < pixels) dot<together, G>(bits + p / together * bytes, bytes, w, w_group, n + p * kPad);
 }
+
+template <int n>
+struct Number {
+    static constexpr int value = n;
+};
 
 enum Start { from_zero, from_input, from_partial };
 enum End { plain, with_prelu, with_add, prelu_then_add, add_then_prelu };
@@ -49,21 +55,32 @@ static void finish(const Finish<Count>& f) {
     float* out = f.out;
     const ptrdiff_t x_stride = f.x_stride, other_stride = f.other_stride, out_stride = f.out_stride;
     const ptrdiff_t x_next = f.x_next, other_next = f.other_next;
-    for (int p = f.pixels; p > 0; p--) {
-        for (int j = 0; j < V; j++) {
-            Floats v = add(mul(counts(n + j * lanes), scale[j]), offset[j]);
-            if (start == from_input) v = add(load(x + j * x_next), v);
-            if (start == from_partial) v = add(load(out + j * lanes), v);
-            if (prelu_first) v = prelu(v, slope[j]);
-            if (adds) v = add(load(other + j * other_next), v);
-            if (prelu_last) v = prelu(v, slope[j]);
-            store(out + j * lanes, v);
-        }
-        n += kPad;
-        if (start == from_input) x += x_stride;
-        if (adds) other += other_stride;
-        out += out_stride;
-    }
+    int p = f.pixels;
+    const auto pixels = [&](auto count) __attribute__((always_inline)) {
+        constexpr int T = decltype(count)::value;
+        // Step by step for all T * V registers: each step waits for the one before it, the registers do not wait for each other.
+        Floats v[T][V];
+#define BCNN_EACH(STEP)                 \
+    for (int t = 0; t < T; t++)         \
+        for (int j = 0; j < V; j++) v[t][j] = in_order(STEP);
+        BCNN_EACH(counts(n + t * kPad + j * lanes))
+        BCNN_EACH(mul(v[t][j], scale[j]))
+        BCNN_EACH(add(v[t][j], offset[j]))
+        if (start == from_input) BCNN_EACH(add(load(x + t * x_stride + j * x_next), v[t][j]))
+        if (start == from_partial) BCNN_EACH(add(load(out + t * out_stride + j * lanes), v[t][j]))
+        if (prelu_first) BCNN_EACH(prelu(v[t][j], slope[j]))
+        if (adds) BCNN_EACH(add(load(other + t * other_stride + j * other_next), v[t][j]))
+        if (prelu_last) BCNN_EACH(prelu(v[t][j], slope[j]))
+#undef BCNN_EACH
+        for (int t = 0; t < T; t++)
+            for (int j = 0; j < V; j++) store(out + t * out_stride + j * lanes, v[t][j]);
+        n += T * kPad;
+        if (start == from_input) x += T * x_stride;
+        if (adds) other += T * other_stride;
+        out += T * out_stride;
+    };
+    for (; p >= 2; p -= 2) pixels(Number<2>());
+    if (p) pixels(Number<1>());
 }
 
 template <class Count>
@@ -90,12 +107,13 @@ static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& 
         const int pixels = least(block, s.pixels - p0);
         const float* const x = s.x + size_t(p0) * d.x.stride;
         const float* const other = s.add + size_t(p0) * d.add.stride;
+        float* const out = s.out + size_t(p0) * d.out_stride;
         for (int b0 = 0; b0 < d.branches; b0 += kBranches) {
             const int b1 = least(b0 + kBranches, d.branches);
             for (int b = b0; b < b1; b++) {
                 const float* pixel[kBlock + 1];
                 for (int p = 0; p < pixels; p++) {
-                    const int column = s.column + p0 + p + d.branch[b].dx;
+                    const int column = p0 + p + d.branch[b].dx;
                     pixel[p] = !d.shifted ? x + size_t(p) * d.x.stride
                                : s.rows[b] && 0 <= column && column < d.width
                                    ? s.rows[b] + size_t(column) * d.x.stride
@@ -107,12 +125,15 @@ static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& 
             for (int c = s.channel_begin; c < s.channel_end; c += kPad) {
                 const int vectors = (least(kPad, d.o - c) + lanes - 1) / lanes;
                 const int groups = (least(kPad, d.o - c) + group - 1) / group;
-                if (d.k >= 256)  // rows larger than L1: what `finish` will read comes while the dot products are computed
-                    for (int p = 0; p < pixels; p++)
-                        for (int line = 0; line < kPad; line += 16) {
-                            __builtin_prefetch(x + size_t(p) * d.x.stride + (c + line) % d.x.period);
-                            __builtin_prefetch(s.out + size_t(p0 + p) * d.out_stride + c + line, 1);
+                if (d.k >= 256)  // rows larger than L1: what `finish` will touch comes while the dot products are computed
+                    for (int line = 0; line < vectors * lanes; line += 16) {
+                        const float* from = x + (c + line) % d.x.period;
+                        const float* to = out + c + line;
+                        for (int p = 0; p < pixels; p++, from += d.x.stride, to += d.out_stride) {
+                            __builtin_prefetch(from);
+                            __builtin_prefetch(to, 1);
                         }
+                    }
                 for (int b = b0; b < b1; b++) {
                     const BranchData& branch = d.branch[b];
                     const uint8_t* w = branch.weight + size_t(c / group) * d.weight_group;
@@ -124,23 +145,24 @@ static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& 
                         dots<1>(from, d.bits, pixels, w + g * d.weight_group, d.weight_group, n + g * group);
                     const int start = b ? from_partial : d.identity ? from_input : from_zero;
                     const auto pass = passes[start][b + 1 == d.branches ? last : plain];
-                    for (int j = 0; j < vectors; j += 2) {
+                    Finish<Count> f;
+                    f.x_stride = d.x.stride;
+                    f.other_stride = d.add.stride;
+                    f.out_stride = d.out_stride;
+                    f.pixels = pixels;
+                    for (int j = 0, in_x = c % d.x.period, in_other = c % d.add.period; j < vectors; j += 2) {
                         const int at = c + j * lanes;
-                        const int in_x = at % d.x.period, in_other = at % d.add.period;
-                        Finish<Count> f;
                         f.n = n + j * lanes;
                         f.x = x + in_x;
                         f.other = other + in_other;
                         f.scale = branch.scale + at;
                         f.offset = branch.offset + at;
                         f.slope = d.slope + at;
-                        f.out = s.out + size_t(p0) * d.out_stride + at;
-                        f.x_stride = d.x.stride;
-                        f.other_stride = d.add.stride;
-                        f.out_stride = d.out_stride;
-                        f.pixels = pixels;
+                        f.out = out + at;
                         f.x_next = in_x + lanes == d.x.period ? -in_x : lanes;
                         f.other_next = in_other + lanes == d.add.period ? -in_other : lanes;
+                        in_x = wrapped(in_x + f.x_next + lanes, d.x.period);
+                        in_other = wrapped(in_other + f.other_next + lanes, d.add.period);
                         pass[j + 1 < vectors](f);
                     }
                 }
@@ -173,74 +195,88 @@ BCNN_INLINE Floats depthwise_edge(const DepthwiseData& d, const float* const row
     return v;
 }
 
-// Rows y0 to y1 of the filter are inside the map. S: the stride if it is 1 or 2, else 0.
+// Columns [x0, x1) of register j's channels. Rows y0 to y1 of the filter are inside the map. S: the stride if it is 1 or 2, else 0.
 template <int S, int y0, int y1>
-static void depthwise_rows(const DepthwiseData& d, const float* const rows[3], float* out, int x0, int x1) {
-    const int vectors = (d.k + lanes - 1) / lanes;
-    const int inner_end = least(x1, (d.width - 2 + d.stride) / d.stride);  // first x with a tap past the right edge
-    for (int j = 0, at = 0; j < vectors; j++) {
-        const float* w = d.weight + j * 9 * lanes;
-        const Floats offset = load(d.offset + j * lanes), slope = load(d.slope + j * lanes);
-        Floats weight[9];
-        for (int i = 3 * y0; i < 3 * y1; i++) weight[i] = load(w + i * lanes);
-        float* to = out + j * lanes;
-        int x = x0;
-        if (x == 0) {
-            store(to, prelu(depthwise_edge<y0, y1>(d, rows, at, x, w, offset), slope));
-            x++;
-        }
-        const ptrdiff_t next = d.x.stride, step = d.stride * next, out_stride = d.out_stride;
-        const float* from[3];
-        for (int ky = y0; ky < y1; ky++) from[ky] = rows[ky] + x * step + at - next;
-        // Four pixels at a time: the sums of one wait for each other, those of four do not, and they share columns.
-        if (S)
-            for (; x + 4 <= inner_end; x += 4) {
-                Floats v[4];
-                for (int p = 0; p < 4; p++) v[p] = offset;
-                for (int ky = y0; ky < y1; ky++) {
-                    const float* column = from[ky];
-                    for (int i = 0; i < 3 + 3 * S; i++, column += next) {
-                        const Floats value = load(column);
-                        for (int p = 0; p < 4; p++)
-                            if (0 <= i - p * S && i - p * S < 3)
-                                v[p] = in_order(add(v[p], mul(weight[ky * 3 + i - p * S], value)));
-                    }
-                    from[ky] += 4 * step;
-                }
-                for (int p = 0; p < 4; p++) store(to + (x + p) * out_stride, prelu(v[p], slope));
-            }
-        for (; x < inner_end; x++) {
-            Floats v = offset;
+BCNN_INLINE void depthwise_columns(const DepthwiseData& d, const float* const rows[3], float* out, int j, int at, int x0, int x1,
+                                   int inner_end) {
+    const ptrdiff_t next = d.x.stride, step = d.stride * next, out_stride = d.out_stride;
+    const float* const w = d.weight + j * 9 * lanes;
+    const Floats offset = load(d.offset + j * lanes), slope = load(d.slope + j * lanes);
+    Floats weight[9];
+    for (int i = 3 * y0; i < 3 * y1; i++) weight[i] = load(w + i * lanes);
+    float* const to = out + j * lanes;
+    int x = x0;
+    if (x == 0) {
+        store(to, prelu(depthwise_edge<y0, y1>(d, rows, at, 0, w, offset), slope));
+        x = 1;
+    }
+    const float* from[3];
+    for (int ky = y0; ky < y1; ky++) from[ky] = rows[ky] + x * step + at - next;
+    // Four pixels at a time: the sums of one wait for each other, those of four do not, and they share columns.
+    if (S)
+        for (; x + 4 <= inner_end; x += 4) {
+            Floats v[4];
+            for (int p = 0; p < 4; p++) v[p] = offset;
             for (int ky = y0; ky < y1; ky++) {
-                for (int kx = 0; kx < 3; kx++) v = add(v, mul(weight[ky * 3 + kx], load(from[ky] + kx * next)));
-                from[ky] += step;
+                const float* column = from[ky];
+                for (int i = 0; i < 3 + 3 * S; i++, column += next) {
+                    const Floats value = load(column);
+                    for (int p = 0; p < 4; p++)
+                        if (0 <= i - p * S && i - p * S < 3)
+                            v[p] = in_order(add(v[p], mul(weight[ky * 3 + i - p * S], value)));
+                }
+                from[ky] += 4 * step;
             }
-            store(to + x * out_stride, prelu(v, slope));
+            for (int p = 0; p < 4; p++) store(to + (x + p) * out_stride, prelu(v[p], slope));
         }
-        for (; x < x1; x++)
-            store(to + size_t(x) * d.out_stride, prelu(depthwise_edge<y0, y1>(d, rows, at, x, w, offset), slope));
-        at += lanes;
-        if (at == d.x.period) at = 0;
+    for (; x < inner_end; x++) {
+        Floats v = offset;
+        for (int ky = y0; ky < y1; ky++) {
+            for (int kx = 0; kx < 3; kx++) v = add(v, mul(weight[ky * 3 + kx], load(from[ky] + kx * next)));
+            from[ky] += step;
+        }
+        store(to + x * out_stride, prelu(v, slope));
+    }
+    for (; x < x1; x++) store(to + x * out_stride, prelu(depthwise_edge<y0, y1>(d, rows, at, x, w, offset), slope));
+}
+
+template <int S, int y0, int y1>
+static void depthwise_rows(const DepthwiseData& d, const float* const rows[3], float* out, int width) {
+    // Registers that share a cache line take turns every few columns: wide rows are larger than L1, and so a line comes once.
+    constexpr int sharing = 16 / lanes, columns = 64;
+    const int vectors = (d.k + lanes - 1) / lanes;
+    const int edge = (d.width - 2 + d.stride) / d.stride;  // first x with a tap past the right edge
+    for (int j = 0, at = 0; j < vectors; j += sharing) {
+        int then = at;
+        for (int x = 0, end; x < width; x = end) {
+            end = least(x ? x + columns : columns + 1, width);  // the first column is an edge, then come fours
+            then = at;
+            for (int i = j; i < least(j + sharing, vectors); i++) {
+                depthwise_columns<S, y0, y1>(d, rows, out, i, then, x, end, least(end, edge));
+                then = wrapped(then + lanes, d.x.period);
+            }
+        }
+        at = then;
     }
 }
 
 template <int S>
-static void depthwise_by(const DepthwiseData& d, const float* const rows[3], float* out, int x0, int x1) {
+static void depthwise_by(const DepthwiseData& d, const float* const rows[3], float* out, int width) {
     if (rows[0])
-        rows[2] ? depthwise_rows<S, 0, 3>(d, rows, out, x0, x1) : depthwise_rows<S, 0, 2>(d, rows, out, x0, x1);
+        rows[2] ? depthwise_rows<S, 0, 3>(d, rows, out, width) : depthwise_rows<S, 0, 2>(d, rows, out, width);
     else
-        rows[2] ? depthwise_rows<S, 1, 3>(d, rows, out, x0, x1) : depthwise_rows<S, 1, 2>(d, rows, out, x0, x1);
+        rows[2] ? depthwise_rows<S, 1, 3>(d, rows, out, width) : depthwise_rows<S, 1, 2>(d, rows, out, width);
 }
 
-static void depthwise(const DepthwiseData& d, const float* const rows[3], float* out, int x0, int x1) {
-    (d.stride == 1 ? depthwise_by<1> : d.stride == 2 ? depthwise_by<2> : depthwise_by<0>)(d, rows, out, x0, x1);
+static void depthwise(const DepthwiseData& d, const float* const rows[3], float* out, int width) {
+    (d.stride == 1 ? depthwise_by<1> : d.stride == 2 ? depthwise_by<2> : depthwise_by<0>)(d, rows, out, width);
 }
 
 template <int fixed>
-static void avg_pool_of(const float* const* rows, int s, View v, int channels, float* out, int out_stride, int x0, int x1) {
+static void avg_pool_of(const float* const* rows, int s, View v, int channels, float* out, int out_stride, int width) {
     if (fixed) s = fixed;
     const Floats share = broadcast(float(1.0 / (double(s) * s)));
-    for (int x = x0; x < x1; x++) {
+    for (int x = 0; x < width; x++) {
         const size_t from = size_t(x) * s * v.stride;
         float* const to = out + size_t(x) * out_stride;
         for (int c = 0; c < channels; c += lanes) {
@@ -252,9 +288,9 @@ static void avg_pool_of(const float* const* rows, int s, View v, int channels, f
     }
 }
 
-static void avg_pool(const float* const* rows, int s, View v, int channels, float* out, int out_stride, int x0, int x1) {
+static void avg_pool(const float* const* rows, int s, View v, int channels, float* out, int out_stride, int width) {
     const auto pool = s == 1 ? avg_pool_of<1> : s == 2 ? avg_pool_of<2> : avg_pool_of<0>;
-    pool(rows, s, v, channels, out, out_stride, x0, x1);
+    pool(rows, s, v, channels, out, out_stride, width);
 }
 
 static void global_avg_pool(const float* x, int pixels, View v, int begin, int end, float* out) {
@@ -281,11 +317,24 @@ static void linear(const float* x, int channels, const float* weight, const floa
 
 // --- for the benchmark -------------------------------------------------------------------------------------------------
 
+// Binary MACs done by `repeats` rounds of the innermost loop; with 0 repeats, makes the random data that they work on.
 static double dot_peak(int repeats, uint8_t* scratch) {
     constexpr int k = 224;  // seven words: weights and bits stay in L1
     const size_t bytes = bits_bytes(k), w_group = weight_bytes(k);
-    const uint8_t* w = scratch + kBlock * kPad * sizeof(Wide);
-    const uint8_t* bits = w + tile_groups * w_group;
+    uint8_t* const w = scratch + kBlock * kPad * sizeof(Wide);
+    uint8_t* const bits = w + tile_groups * w_group;
+    if (repeats == 0) {
+        float values[tile_pixels][k], zeros[k] = {};
+        const float* pixel[tile_pixels];
+        uint32_t random = 1;
+        const auto next = [&random] { return random = random * 1664525u + 1013904223u; };
+        for (size_t i = 0; i < tile_groups * w_group; i++) w[i] = uint8_t(next() >> 28);
+        for (int t = 0; t < tile_pixels; t++) {
+            pixel[t] = values[t];
+            for (int c = 0; c < k; c++) values[t][c] = float(int32_t(next()));
+        }
+        sign_pack(pixel, tile_pixels, {k, k}, zeros, bits, bytes);
+    }
     for (int r = 0; r < repeats; r++) dot<tile_pixels, tile_groups>(bits, bytes, w, w_group, (Narrow*)scratch);
     return double(repeats) * tile_pixels * tile_groups * group * k;
 }

@@ -3,9 +3,10 @@
 #   native/test/run.sh sanitize   under AddressSanitizer and UndefinedBehaviorSanitizer
 #   native/test/run.sh threads    under ThreadSanitizer
 #   native/test/run.sh neon       for AArch64, in an emulator (Debian: apt install g++-aarch64-linux-gnu qemu-user)
+#   native/test/run.sh avx512     its kernels with every intrinsic emulated (Debian: apt install libsimde-dev)
 set -eu
 cd "$(dirname "$0")/../.."
-mode=${1:?sanitize, threads or neon}
+mode=${1:?sanitize, threads, neon or avx512}
 python=${PYTHON:-python3}
 build=build/test
 mkdir -p "$build"
@@ -15,13 +16,14 @@ case $mode in
   sanitize) flags="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all" ;;
   threads) flags="-O1 -g -fsanitize=thread" ;;
   neon) cxx=aarch64-linux-gnu-g++ flags="-O3 -static" run=qemu-aarch64 ;;
+  avx512) flags="-O2 -DBCNN_EMULATE_AVX512 -Wno-psabi" ;;
   *) echo "unknown test $mode" >&2; exit 2 ;;
 esac
 
 PYTHONPATH=src "$python" tests/native_vectors.py "$build/vectors"
 jobs=
 for source in native/*.cpp native/test/core_test.cpp; do
-  [ "$source" = native/bind.cpp ] && continue
+  case $source in native/bind*.cpp | native/training.cpp) continue ;; esac
   # shellcheck disable=SC2086
   "$cxx" -std=c++17 -ffp-contract=off -Wall -Wextra -Wno-maybe-uninitialized $flags -Inative -c "$source" \
     -o "$build/$mode-$(basename "$source" .cpp).o" &

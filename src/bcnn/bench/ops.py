@@ -20,7 +20,7 @@ LATE = 256  # channels of the levels where the popcount decides, and no longer t
 @dataclass(frozen=True)
 class OpClass:
     name: str
-    ms: float  # least of the repeats
+    ms: float  # sum over its steps of the fastest run of each
     share: float  # of the sum over all classes
     gmacs: float  # binary GMAC/s, 0 for real ops
 
@@ -29,7 +29,7 @@ class OpClass:
 class Profile:
     classes: list[OpClass]
     late_gmacs: float  # of the binary convolutions with `LATE` channels or more, what surrounds their dots included
-    peak: float  # binary GMAC/s of xor + popcount + add on data in the first cache, the same core
+    peak: float  # binary GMAC/s of the dot product's inner loop on data in the first cache, the same core
 
     def text(self) -> str:
         lines = [f"{'op class':12}  {'ms':>7}  {'share':>6}  {'binary GMAC/s':>13}"]
@@ -40,7 +40,7 @@ class Profile:
         if self.late_gmacs:
             part = f"{self.late_gmacs / self.peak:.0%} of the peak"
             lines.append(f"levels of {LATE} channels and up: {self.late_gmacs:.0f} binary GMAC/s, {part}")
-        lines.append(f"peak of xor + popcount + add on this core: {self.peak:.0f} binary GMAC/s")
+        lines.append(f"peak of the binary dot product's inner loop on this core: {self.peak:.0f} binary GMAC/s")
         return "\n".join(lines) + "\n"
 
 
