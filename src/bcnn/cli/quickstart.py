@@ -49,6 +49,7 @@ def quickstart(
     from bcnn.counts import count
     from bcnn.data import open_data
     from bcnn.recipes import recipe
+    from bcnn.train.interrupt import Stopped
     from bcnn.train.run import RunFolder
     from bcnn.train.start import train
 
@@ -63,7 +64,10 @@ def quickstart(
     out.print(f"{counts.binary_macs:,} binary and {counts.real_macs:,} real multiply-accumulates an image")
 
     out.print(Rule("2. train: step 1 with real weights, step 2 with binary ones"))
-    train(config, folder)
+    try:
+        train(config, folder)
+    except Stopped as stopped:  # it has said how to continue
+        raise typer.Exit(128 + stopped.signal_number) from None
 
     out.print(Rule("3. audit: is every matrix product 1 bit x 1 bit?"))
     network, meta = verify_torch.load(folder)
