@@ -1,6 +1,6 @@
 """What `bcnn quickstart` found -> index.html: one page that needs nothing else, in light and dark, on a desk and in a hand.
 
-Pictures are inside as data, bars and tables are plain HTML, and no script runs. Every number on it was measured in that run.
+Pictures are inside as data, bars and tables are plain HTML, and no script runs. Every number on it was counted or measured in that run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from PIL import Image
 
 from bcnn.bench.timing import Times, facts
-from bcnn.counts import Node
+from bcnn.config import preset
+from bcnn.counts import Node, count
 from bcnn.images import Pixels
 from bcnn.packfile import Sizes
 from bcnn.train import plots
@@ -96,7 +97,7 @@ def page(found: Quickstart) -> str:
 <title>bcnn quickstart</title><style>{STYLE}</style></head><body>
 <h1>A fully binary network, from counting to a label</h1>
 <p class="soft">Network <code>{html.escape(found.counts.name)}</code>, trained in {info["train_seconds"]:.0f} s, then audited, packed, verified and run:
-everything here was measured in this one run.</p>
+every number here was counted or measured in this one run.</p>
 <div class="tiles">{"".join(f"<div><b>{value}</b>{text}</div>" for value, text in tiles)}</div>
 
 <h2>What it holds and does, for one image</h2>
@@ -184,10 +185,12 @@ def _sizes(sizes: Sizes, float_bytes: int) -> str:
     bars = _bars(
         [("float32", _bytes(float_bytes), [("real", float_bytes)]), ("packed file", _bytes(sizes.total), packed)]
     )
+    paper = count(preset("imagenet")).counts
+    share = paper.binary_params / (paper.binary_params + paper.real_params)
     return f"""{bars}
 <p class="soft key"><i class="bit"></i>binary weights, one bit each: {sizes.binary_weights:,} bytes
 <i class="real"></i>real parameters, float32: {sizes.real_parameters:,} <i class="rest"></i>header, class names, hashes, test vectors: {sizes.header + sizes.test_logits:,}</p>
-<p class="soft">float32 is the parameters alone. In a network this small the real parameters weigh most; the paper's own has 89 % of its parameters in bits.</p>"""
+<p class="soft">float32 is the parameters alone. In a network this small the real parameters weigh most; the paper's own has {share:.0%} of its parameters in bits.</p>"""
 
 
 def _bars(bars: Sequence[tuple[str, str, Sequence[tuple[str, float]]]]) -> str:
