@@ -1,4 +1,7 @@
-"""`bcnn quickstart`: the walk from the paper to a label in about a minute, on data that ships with scikit-learn."""
+"""`bcnn quickstart`: the walk from the paper to a label in about a minute, on data that ships with scikit-learn.
+
+It prints as it goes, and leaves a page with pictures, `quickstart_page`, to look at and to send around.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,12 @@ import typer
 from rich.columns import Columns
 from rich.rule import Rule
 
-from bcnn.cli.app import app, out
+from bcnn.cli.app import app, err, out
 from bcnn.errors import UserError
 
 if TYPE_CHECKING:
+    from bcnn.bench.timing import Times
+    from bcnn.cli.quickstart_page import Sample
     from bcnn.engine import Engine
     from bcnn.images import Pixels
     from bcnn.verify import Logits
@@ -23,7 +28,8 @@ ROUNDS = 50  # a few seconds of torch and engine in turns
 @app.command()
 def quickstart(
     folder: Annotated[
-        Path | None, typer.Option("--out", help="Where the run and the packed file go; runs/quickstart if not given.")
+        Path | None,
+        typer.Option("--out", help="Where the run, the packed file and the page go; runs/quickstart if not given."),
     ] = None,
 ) -> None:
     """Count, train, audit, pack, verify, time and use a small network: everything here, once, in about a minute.
@@ -35,12 +41,16 @@ def quickstart(
     import bcnn
     from bcnn import verify_torch
     from bcnn.audit import audit
+    from bcnn.checkpoint import write_atomic
     from bcnn.cli.deploy import print_checks, size_table
+    from bcnn.cli.quickstart_page import Quickstart, Sample, page
     from bcnn.cli.train import free_folder
     from bcnn.compare import normalised
     from bcnn.counts import count
     from bcnn.data import open_data
     from bcnn.recipes import recipe
+    from bcnn.train.interrupt import Stopped
+    from bcnn.train.run import RunFolder
     from bcnn.train.start import train
 
     config = recipe("digits")
@@ -48,12 +58,16 @@ def quickstart(
     packed = folder / "digits.bcnn"
 
     out.print(Rule("1. count: the network from its config alone"))
-    counts = count(config.network).counts
+    tree = count(config.network)
+    counts = tree.counts
     out.print(f"{counts.binary_params:,} binary and {counts.real_params:,} real parameters")
     out.print(f"{counts.binary_macs:,} binary and {counts.real_macs:,} real multiply-accumulates an image")
 
     out.print(Rule("2. train: step 1 with real weights, step 2 with binary ones"))
-    train(config, folder)
+    try:
+        train(config, folder)
+    except Stopped as stopped:  # it has said how to continue
+        raise typer.Exit(128 + stopped.signal_number) from None
 
     out.print(Rule("3. audit: is every matrix product 1 bit x 1 bit?"))
     network, meta = verify_torch.load(folder)
@@ -76,14 +90,25 @@ def quickstart(
 
     out.print(Rule("6. run, without torch"))
     engine = bcnn.load(packed, threads=1)
-    right = int((engine.run(test.pixels).argmax(axis=1) == test.labels).sum())
-    out.print(f"{right} of {len(test)} test images right: {right / len(test):.2%}")
-    _race(engine, verify_torch.logits(network, meta), test.pixels[:1])
-    out.print(Columns([_picture(image, engine) for image in test.pixels[:4]], padding=(0, 3)))
-    out.print(f"\ncurves: {folder / 'report.html'}; next: bcnn info {packed}", highlight=False, soft_wrap=True)
+    classes = engine.program.labels
+    says = engine.predict(test.pixels, top=3)
+    samples = [Sample(*known) for known in zip(test.pixels, (classes[i] for i in test.labels), says, strict=True)]
+    right = sum(sample.right for sample in samples)
+    out.print(f"{right} of {len(samples)} test images right: {right / len(samples):.2%}")
+    times = _race(engine, verify_torch.logits(network, meta), test.pixels[:1])
+    out.print(Columns([_picture(sample) for sample in samples[:4]], padding=(0, 3)))
+
+    out.print(Rule("7. look at it"))
+    with err.status("Building a binary network for sin(x) / x, as in section 3 of the paper ..."):
+        drawn = _approximator(folder / "approximator.png")
+    found = Quickstart(
+        RunFolder(folder), tree, len(report.matrix), sizes, floats, samples, times, engine.isa, drawn.read_bytes()
+    )
+    write_atomic(folder / "index.html", page(found).encode())
+    out.print(f"open {folder / 'index.html'} in a browser; next: bcnn info {packed}", highlight=False, soft_wrap=True)
 
 
-def _race(engine: Engine, torch_logits: Logits, image: Pixels) -> None:
+def _race(engine: Engine, torch_logits: Logits, image: Pixels) -> dict[str, Times]:
     """One image, one thread, in turns."""
     import torch
 
@@ -97,11 +122,26 @@ def _race(engine: Engine, torch_logits: Logits, image: Pixels) -> None:
         f"torch {slow.min:.3f} ({slow.median:.3f}) ms: {slow.min / fast.min:.0f} times as long",
         soft_wrap=True,
     )
+    return times
 
 
-def _picture(image: Pixels, engine: Engine) -> str:
+def _picture(sample: Sample) -> str:
     """A small grey image in characters, two wide a pixel, over what the engine says it is."""
     shades = " .:-=+*#%@"
-    rows = ["".join(shades[int(pixel) * len(shades) // 256] * 2 for pixel in row) for row in image[..., 0]]
-    ((label, probability),) = engine.predict(image, top=1)[0]
+    rows = ["".join(shades[int(pixel) * len(shades) // 256] * 2 for pixel in row) for row in sample.pixels[..., 0]]
+    label, probability = sample.predictions[0]
     return "\n".join([*rows, f"{label}  {probability:.0%}"])
+
+
+def _approximator(path: Path) -> Path:
+    """The picture of `bcnn approximate sinc`."""
+    from bcnn.theory import Approximator
+    from bcnn.theory.convergence import Setting, converge, halvings
+    from bcnn.theory.examples import EXAMPLES
+    from bcnn.theory.plots import draw
+
+    sinc = EXAMPLES["sinc"]
+    setting = Setting(sinc.f, sinc.domain, sinc.ends, sinc.jumps)
+    points = list(converge(setting, halvings(setting, sinc.d, sinc.Q)))
+    draw(setting, Approximator(setting.plan(sinc.d, sinc.Q)), points, sinc.title, path)
+    return path
