@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
-from bcnn.cli.app import app, err, out
+from bcnn.cli.app import app, check_picture, err, out
 from bcnn.errors import UserError
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ def approximate(
     bcnn approximate picture --plot picture.png --pack picture.bcnn
     """
     for path in (plot, implications, anatomy):
-        _check_picture(path)
+        if path is not None:
+            check_picture(path, SUFFIXES)
     title, setting, widths, steps = _setting(function, domain, d, q, jumps, ends, adaptive, lipschitz)
     if len(widths) > 1 and (implications or anatomy):
         raise UserError(
@@ -154,14 +155,6 @@ def _numbers(text: str, option: str, count: int | None = None) -> tuple[float, .
         wanted = "numbers" if count is None else f"{count} numbers"
         raise UserError(f"{option} takes {wanted} separated by commas, got {text!r}")
     return tuple(float(value) for value in parsed(0.0))  # type: ignore[arg-type]
-
-
-def _check_picture(path: Path | None) -> None:
-    """Before minutes of work, not after."""
-    if path is not None and path.suffix not in SUFFIXES:
-        raise UserError(f"{path} is no picture that can be drawn; give a name that ends in {', '.join(SUFFIXES)}")
-    if path is not None and not path.parent.is_dir():
-        raise UserError(f"there is no folder {path.parent} to draw {path.name} in")
 
 
 def _print(title: str, network: Approximator, largest: float, mean: float, bound: float, known: bool) -> None:
