@@ -69,7 +69,7 @@ level = st.builds(
     Level,
     blocks=st.integers(1, 4),
     stride=st.integers(1, 3),
-    replicate=st.one_of(st.integers(1, 9), st.floats(0.01, 100)),
+    replicate=st.one_of(st.integers(1, 9), st.floats(0.01, 20)),  # five levels of 20 stay below LARGEST
     filter=st.sampled_from([1, 3, 5]),
 )
 

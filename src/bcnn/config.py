@@ -256,7 +256,10 @@ def read(path: str | Path) -> NetworkConfig:
         data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except OSError as error:
         raise UserError(f"cannot read config {path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:  # both parsers' errors, bytes that are not text, thousands of brackets
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # both parsers' errors, bytes that are not text, thousands of brackets
         raise UserError(f"{path} is not valid {path.suffix[1:].upper()}: {error}") from None
     try:
         return from_dict(data)

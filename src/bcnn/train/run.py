@@ -64,7 +64,10 @@ class RunFolder:
             raise UserError(
                 f"{self.path} holds a run already; continue it with: {self.resume_command()}, or name another --out"
             )
-        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot make the run folder {self.path}: {error.strerror}; name another --out") from None
         self.write_info({"config": settings.to_dict(config), "seed": config.seed, **circumstances()})
 
     def read_info(self) -> dict[str, Any]:

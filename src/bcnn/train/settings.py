@@ -48,9 +48,14 @@ def override(config: TrainConfig, assignments: list[str]) -> TrainConfig:
 def _parse(text: str) -> Any:
     """JSON where it is JSON (numbers, true, lists), else the text itself. 1e-3 and 5 keep their types."""
     try:
-        return json.loads(text)
-    except ValueError:
+        return json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError):
         return {"True": True, "False": False}.get(text, text)
+
+
+def _no_number(text: str) -> float:
+    """NaN and Infinity, which Python's JSON would take: no setting means them."""
+    raise ValueError(text)
 
 
 def _paths(data: Any, key: str) -> list[list[Any]]:
