@@ -63,9 +63,11 @@ def approximate(
 ) -> None:
     """Build the binary network of Fig. 1 for a function, and show how near it comes.
 
-    Examples: bcnn approximate "sin(6*x)" --d 0.01 --q 64 --plot out.png |
-    bcnn approximate "x*y, x - y" --domain -1,1 --domain -1,1 --d 0.1 --q 16 |
-    bcnn approximate picture --plot picture.png --pack picture.bcnn
+    \b
+    Examples:
+      bcnn approximate "sin(6*x)" --d 0.01 --q 64 --plot out.png
+      bcnn approximate "x*y, x - y" --domain -1,1 --domain -1,1 --d 0.1
+      bcnn approximate picture --plot picture.png --pack picture.bcnn
     """
     for path in (plot, implications, anatomy):
         if path is not None:

@@ -36,15 +36,13 @@ def train(
 ) -> None:
     """Train a network with the paper's two steps, and leave a documented, resumable run behind.
 
-    [bold]Examples[/bold]
-
-    bcnn train --recipe digits
-
-    bcnn train --recipe imagenette --data photos --out runs/photos --set steps.*.lr=1e-3
-
-    bcnn train --resume --out runs/photos
-
-    torchrun --nproc-per-node 4 -m bcnn train --recipe imagenet --data imagenet
+    \b
+    Examples:
+      bcnn train --recipe digits
+      bcnn train --recipe imagenette --data photos --set steps.*.lr=1e-3
+      bcnn train --resume --out runs/photos
+      bcnn train --recipe imagenet --dry-run
+      torchrun --nproc-per-node 4 -m bcnn train --recipe imagenet --data imagenet
     """
     from bcnn import recipes
     from bcnn.train import settings
@@ -128,11 +126,10 @@ def evaluate(
 ) -> None:
     """Measure a trained network: top-1, top-5, accuracy per class, confusion matrix.
 
-    [bold]Examples[/bold]
-
-    bcnn eval runs/digits --data digits
-
-    bcnn eval digits.bcnn --data photos --split test
+    \b
+    Examples:
+      bcnn eval runs/digits --data digits
+      bcnn eval photos.bcnn --data photos --split test
     """
     from rich.table import Table
 
