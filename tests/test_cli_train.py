@@ -97,8 +97,32 @@ def test_stop_after_then_resume_finishes(tmp_path):
 def test_resume_takes_no_settings():
     with pytest.raises(UserError, match="own settings"):
         bcnn("train", "--resume", "--out", "x", "--set", "batch=2")
+    with pytest.raises(UserError, match="own settings"):
+        bcnn("train", "--resume", "--out", "x", "--strict-data")
     with pytest.raises(UserError, match="needs the run's folder"):
         bcnn("train", "--resume")
+
+
+def test_dry_run_of_a_resumed_run_shows_its_own_settings(run):
+    folder, _ = run
+    result = bcnn("train", "--resume", "--out", str(folder), "--dry-run")
+    assert '"batch": 256' in result.stdout
+    assert "step2: binary weights, 1 + 1 epochs" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("3", "run.json is damaged"),
+        ("{", "run.json is damaged"),
+        ("{}", "has no config"),
+        ('{"config": {}}', "lacks 'recipe'"),
+    ],
+)
+def test_damaged_run_json_is_one_sentence(tmp_path, content, says):
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(UserError, match=says):
+        bcnn("train", "--resume", "--out", str(tmp_path))
 
 
 def test_missing_teacher_library_says_what_to_do(tmp_path):

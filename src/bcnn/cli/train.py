@@ -48,11 +48,15 @@ def train(
     from bcnn.train import settings
 
     if resume:
-        if assignments or data:
-            raise UserError("--resume continues with the run's own settings: leave out --set and --data")
+        if assignments or data or strict_data:
+            raise UserError("--resume continues with the run's own settings: leave out --set, --data and --strict-data")
         if not folder:
             raise UserError("--resume needs the run's folder: --out RUN")
-    config = recipes.recipe(recipe)
+        from bcnn.train.run import RunFolder
+
+        config = RunFolder(Path(folder)).config()
+    else:
+        config = recipes.recipe(recipe)
     if data:
         config = dataclasses.replace(config, data=dataclasses.replace(config.data, source=data))
     if strict_data:

@@ -74,10 +74,12 @@ class RunFolder:
         if not self.info.is_file():
             raise UserError(f"nothing to resume in {self.path}: it has no run.json")
         try:
-            info: dict[str, Any] = json.loads(self.info.read_text(encoding="utf-8"))
-            return info
-        except ValueError as error:
+            info: Any = json.loads(self.info.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{self.info} is damaged: {error}") from None
+        if not isinstance(info, dict):
+            raise UserError(f"{self.info} is damaged: it holds no table of keys and values")
+        return info
 
     def write_info(self, info: dict[str, Any]) -> None:
         write_atomic(self.info, (json.dumps(info, indent=2) + "\n").encode())

@@ -104,6 +104,9 @@ def _build(cls: type[T], data: Any, where: str) -> T:
     for key in data:
         if key not in known:
             raise UserError(f"{where or 'config'}: unknown key {key!r}; {nearest(str(key), known)}")
+    for needed in dataclasses.fields(cls):  # type: ignore[arg-type]
+        if needed.default is dataclasses.MISSING and needed.name not in data:
+            raise UserError(f"{where or 'config'} lacks {needed.name!r}")
     return cls(**{key: _value(hints[key], value, f"{where}.{key}".lstrip(".")) for key, value in data.items()})
 
 
