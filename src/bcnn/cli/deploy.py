@@ -40,7 +40,8 @@ def pack(
         sizes = bcnn.pack(checkpoint, output)
     out.print(size_table(sizes))
     out.print(
-        f"Wrote {escape(str(output))}. Next: bcnn verify {escape(str(output))} --checkpoint {escape(str(checkpoint))}"
+        f"Wrote {escape(str(output))}. Next: bcnn verify {escape(str(output))} --checkpoint {escape(str(checkpoint))}",
+        soft_wrap=True,  # a command to copy
     )
 
 

@@ -198,5 +198,6 @@ def _pack(network: Approximator, title: str, path: Path) -> None:
     sizes = packfile.save(theory.lower(network, title), path)
     out.print(
         f"Wrote {escape(str(path))}: {sizes.total:,} bytes. It reads x as one pixel, 8 bits a coordinate. "
-        f"Next: bcnn verify {escape(str(path))}"
+        f"Next: bcnn verify {escape(str(path))}",
+        soft_wrap=True,  # a command to copy
     )
