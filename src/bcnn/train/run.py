@@ -26,7 +26,7 @@ import torch
 import bcnn
 from bcnn.checkpoint import write_atomic
 from bcnn.errors import UserError
-from bcnn.train import settings
+from bcnn.train import distributed, settings
 from bcnn.train.config import TrainConfig
 
 
@@ -121,12 +121,20 @@ class RunFolder:
 def circumstances() -> dict[str, Any]:
     """Versions, machine, commit, command, time: what one asks about a run a year later."""
     return {
-        "command": shlex.join(["bcnn", *sys.argv[1:]]) if "bcnn" in Path(sys.argv[0]).name else shlex.join(sys.argv),
+        "command": command(sys.argv),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "versions": versions(),
+        "processes": distributed.rank_world()[1],
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
         "commit": git_commit(),
     }
+
+
+def command(argv: list[str]) -> str:
+    """What was typed, for `bcnn` and `python -m bcnn` alike; of another program, all of it."""
+    program = Path(argv[0])
+    ours = program.name == "bcnn" or program.parts[-2:] == ("bcnn", "__main__.py")
+    return shlex.join(["bcnn", *argv[1:]] if ours else argv)
 
 
 def versions() -> dict[str, str]:
