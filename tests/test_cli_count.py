@@ -170,7 +170,16 @@ def test_audit_passes_with_binary_weights_and_fails_with_real_ones(bcnn: Run) ->
     assert "13 of 13 products are not 1 x 1 bit, the first in stem.0.conv1.branches.0: 1 x 32" in out
 
 
-@pytest.mark.parametrize("verb", ["summary", "tables", "audit"])
+@pytest.mark.parametrize("verb", ["summary", "audit"])
+def test_a_name_with_brackets_is_text_and_not_markup(bcnn: Run, tmp_path: Path, verb: str) -> None:
+    (tmp_path / "a.toml").write_text('name = "[/x]"\nimage_size = 8\nlevels = [{}]\n')
+    assert "[/x]" in bcnn(verb, str(tmp_path / "a.toml"))
+
+
+@pytest.mark.parametrize(
+    "verb",
+    ["summary", "tables", "audit", "train", "eval", "pack", "info", "verify", "predict", "bench", "approximate"],
+)
 def test_help_has_examples(bcnn: Run, verb: str) -> None:
-    assert "Examples:" in bcnn(verb, "--help")
+    assert "Examples" in bcnn(verb, "--help")
     assert f"bcnn {verb}" in bcnn(verb, "-h")

@@ -111,6 +111,8 @@ def test_an_example_stays_within_its_bound(name: str) -> None:
         (("x", "--domain", "0,x"), "--domain takes 2 numbers"),
         (("x*y", "--domain", "0,1", "--domain", "0,1", "--domain", "0,1", "--jumps", "1"), "--jumps was given 1 times"),
         (("sinc", "--domain", "0,1", "--domain", "0,1"), "has 1 coordinates, but --domain was given 2 times"),
+        (("x", "--lipschitz", "-1"), "a Lipschitz constant must be a finite number >= 0, got -1.0"),
+        (("x", "--lipschitz", "nan"), "a Lipschitz constant must be a finite number >= 0, got nan"),
         (("x", "--plot", "out.doc"), "ends in .png, .svg, .pdf"),
         (("x", "--plot", "no/such/folder/out.png"), "there is no folder no/such/folder"),
         (("x", "--d", "1e-6"), "more than the limit of 1,024 MiB"),

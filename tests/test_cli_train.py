@@ -97,8 +97,32 @@ def test_stop_after_then_resume_finishes(tmp_path):
 def test_resume_takes_no_settings():
     with pytest.raises(UserError, match="own settings"):
         bcnn("train", "--resume", "--out", "x", "--set", "batch=2")
+    with pytest.raises(UserError, match="own settings"):
+        bcnn("train", "--resume", "--out", "x", "--strict-data")
     with pytest.raises(UserError, match="needs the run's folder"):
         bcnn("train", "--resume")
+
+
+def test_dry_run_of_a_resumed_run_shows_its_own_settings(run):
+    folder, _ = run
+    result = bcnn("train", "--resume", "--out", str(folder), "--dry-run")
+    assert '"batch": 256' in result.stdout
+    assert "step2: binary weights, 1 + 1 epochs" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("3", "run.json is damaged"),
+        ("{", "run.json is damaged"),
+        ("{}", "has no config"),
+        ('{"config": {}}', "lacks 'recipe'"),
+    ],
+)
+def test_damaged_run_json_is_one_sentence(tmp_path, content, says):
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(UserError, match=says):
+        bcnn("train", "--resume", "--out", str(tmp_path))
 
 
 def test_missing_teacher_library_says_what_to_do(tmp_path):
@@ -135,3 +159,67 @@ def test_runs_get_folders_of_their_own(tmp_path, monkeypatch):
     monkeypatch.setattr("bcnn.train.report.write", lambda folder: None)
     train(tiny.config(steps=(tiny.STEP1,)), "runs/digits")
     assert str(verbs.free_folder("digits")) == "runs/digits-2"
+
+
+def _photos(folder, classes, images=3):
+    for name in classes:
+        (folder / name).mkdir(parents=True)
+        for i in range(images):
+            Image.fromarray(np.full((9, 9, 3), 50 * i, np.uint8)).save(folder / name / f"{i}.png")
+
+
+def test_names_with_brackets_are_text_and_not_markup(tmp_path):
+    _photos(tmp_path / "photos", ("[b]ant", "[cat]"))
+    (tmp_path / "photos" / "[cat]" / "[ x ].png").write_bytes(b"no image")
+    folder = str(tmp_path / "[red]run")
+    result = bcnn("train", "--recipe", "digits", "--data", str(tmp_path / "photos"), "--out", folder, *SMALL)
+    assert f"bcnn pack {folder}" in result.stdout
+    assert f"into {folder}" in result.stderr
+    assert "[cat]/[ x ].png" in result.stderr
+    measured = bcnn("eval", folder, "--data", str(tmp_path / "photos"), "--picture", str(tmp_path / "c.png"))
+    assert "[b]ant" in measured.stdout
+    assert "2 of 7 images split off" in measured.stderr  # not all of the folder was measured, and it says so
+
+
+def test_eval_reads_no_training_image(run, tmp_path):
+    folder, _ = run
+    _photos(tmp_path / "train", "0123456789")
+    _photos(tmp_path / "val", "0123456789", images=1)
+    (tmp_path / "train" / "0" / "1.png").write_bytes(b"no image")
+    result = bcnn("eval", str(folder), "--data", str(tmp_path), "--strict-data", "--picture", str(tmp_path / "c.png"))
+    assert "over 10 images" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--split", "train"), "digits has no split 'train'"),
+        (("--picture", "no/such/folder/c.png"), "there is no folder no/such/folder"),
+        (("--picture", "c.txt"), "c.txt is no picture"),
+    ],
+)
+def test_eval_refuses_what_it_cannot_do_before_it_measures(run, arguments, says):
+    folder, _ = run
+    with pytest.raises(UserError, match=says):
+        bcnn("eval", str(folder), *arguments)
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("device=tpu", "device 'tpu' cannot be used here, set device to auto or cpu"),
+        ("init=nowhere", "no checkpoint at nowhere"),
+        ("steps.*.teacher=nowhere", "no checkpoint at nowhere"),
+        ("steps.*.teacher=nowhere.pt2", "no exported teacher at nowhere.pt2"),
+    ],
+)
+def test_a_run_that_cannot_begin_leaves_no_folder_behind(tmp_path, setting, says):
+    with pytest.raises(UserError, match=says):
+        bcnn("train", "--recipe", "digits", "--out", str(tmp_path / "run"), *SMALL, "--set", setting)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"cannot make the run folder .*file: File exists; name another --out"):
+        bcnn("train", "--recipe", "digits", "--out", str(tmp_path / "file"), *SMALL)

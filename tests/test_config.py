@@ -69,7 +69,7 @@ level = st.builds(
     Level,
     blocks=st.integers(1, 4),
     stride=st.integers(1, 3),
-    replicate=st.one_of(st.integers(1, 9), st.floats(0.01, 100)),
+    replicate=st.one_of(st.integers(1, 9), st.floats(0.01, 20)),  # five levels of 20 stay below LARGEST
     filter=st.sampled_from([1, 3, 5]),
 )
 
@@ -143,6 +143,10 @@ BAD = [
     ({"stem": {"replicate": -2}}, "stem: replicate (R) must be a number > 0, got -2"),
     ({"stem": {"replicate": float("nan")}}, "stem: replicate (R) must be a number > 0, got nan"),
     ({"stem": {"replicate": "8"}}, "stem: replicate (R) must be a number > 0, got '8'"),
+    ({"stem": {"replicate": 1e300}}, "stem: replicate (R) makes more than 16777216 channels, got 1e+300"),
+    ({"levels": [{"replicate": 2**30}]}, "level1: replicate (R) makes more than 16777216 channels, got 1073741824"),
+    ({"levels": [{"blocks": 10**9}]}, "level1: blocks must be at most 1000, got 1000000000"),
+    ({"classes": 2**25}, "classes must be at most 16777216, got 33554432"),
     ({"stem": 8}, "stem must be a table of keys and values, got 8"),
     ({"levels": [{}, {"stride": 0}]}, "level2: stride (S) must be a whole number >= 1, got 0"),
     ({"levels": [{"stride": -2}]}, "level1: stride (S) must be a whole number >= 1, got -2"),
@@ -193,7 +197,7 @@ def test_unknown_preset_suggests_the_nearest() -> None:
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot read config .*none\.toml: No such file"):
         configs.resolve(str(tmp_path / "none.toml"))
-    for name, content in (("a.toml", b"= 1"), ("a.json", b"{"), ("b.json", b"\xff\xfe")):
+    for name, content in (("a.toml", b"= 1"), ("a.json", b"{"), ("b.json", b"\xff\xfe"), ("d.json", b"[" * 100_000)):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UserError, match=f"{name} is not valid {name[2:].upper()}: "):
             configs.resolve(str(tmp_path / name))

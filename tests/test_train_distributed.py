@@ -85,7 +85,7 @@ def test_two_processes_count_every_image_once(pair):
     network, _ = checkpoint.load(pair)
     from bcnn.train.evaluate import evaluate
 
-    scores = evaluate(network, replace(open_data(tiny.config().data, (8, 8))))
+    scores = evaluate(network, open_data(tiny.config().data, (8, 8)))
     assert scores.count == count
     assert scores.top1 == epochs[-1]["accuracy"]
 

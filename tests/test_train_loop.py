@@ -44,6 +44,7 @@ def test_run_folder_keeps_config_versions_seed_command_and_results(finished):
     assert kept["seed"] == 0
     assert {"bcnn", "torch", "numpy", "python"} <= kept["versions"].keys()
     assert {"command", "commit", "machine", "started"} <= kept.keys()
+    assert kept["processes"] == 1
     assert list(kept["accuracy"]) == ["step1", "step2"]
 
 

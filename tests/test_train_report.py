@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from bcnn.train import plots, report, tensorboard
-from bcnn.train.run import RunFolder
+from bcnn.train.run import RunFolder, command
 
 RECORDS = [
     {
@@ -84,3 +84,9 @@ def test_metrics_forget_what_came_after_the_checkpoint_and_half_written_lines(tm
     folder.rewind_metrics(updates=11, epochs=2)
     assert [r["updates"] for r in folder.read_metrics("update")] == [1, 6, 11]
     assert [r["epochs_done"] for r in folder.read_metrics("epoch")] == [1, 2]
+
+
+@pytest.mark.parametrize("program", ["/usr/bin/bcnn", "/lib/bcnn/__main__.py"])
+def test_the_command_is_kept_as_it_was_typed(program):
+    assert command([program, "train", "--out", "my runs"]) == "bcnn train --out 'my runs'"
+    assert command(["sweep.py", "3"]) == "sweep.py 3"

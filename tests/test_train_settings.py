@@ -47,6 +47,8 @@ def test_a_preset_name_stands_for_a_whole_network():
         ("batch", "expected key=value"),
         ("bach=3", "did you mean 'batch'"),
         ("batch=many", "batch must be a whole number"),
+        ("steps.*.lr=NaN", "steps.0.lr must be a number, got 'NaN'"),
+        ("steps.*.lr=Infinity", "steps.0.lr must be a number, got 'Infinity'"),
         ("batch=1.5", "batch must be a whole number"),
         ("batch=true", "batch must be a whole number"),
         ("steps.0.lr=fast", "steps.0.lr must be a number"),

@@ -21,6 +21,8 @@ from typing import Any, Literal
 from bcnn.errors import UserError, nearest
 
 PReLU = Literal["module", "block"]
+LARGEST = 2**24  # channels, classes, pixels a side: sums of +-1 are exact in float32 up to here
+MOST_BLOCKS = 1000  # of a level: a slip of the keyboard becomes a sentence, not a full memory
 
 
 @dataclass(frozen=True)
@@ -138,9 +140,11 @@ def replicated(channels: int, replicate: float) -> int:
 # --- checks ---------------------------------------------------------------------------------------------------------
 
 
-def _whole(value: Any, where: str, low: int = 1) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < low:
-        raise UserError(f"{where} must be a whole number >= {low}, got {value!r}")
+def _whole(value: Any, where: str, high: int = LARGEST) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise UserError(f"{where} must be a whole number >= 1, got {value!r}")
+    if value > high:
+        raise UserError(f"{where} must be at most {high}, got {value}")
 
 
 def _validate(config: NetworkConfig) -> None:
@@ -157,18 +161,22 @@ def _validate(config: NetworkConfig) -> None:
         raise UserError(f"prelu must be 'module' or 'block', got {config.prelu!r}")
     if not isinstance(config.intensity, bool):
         raise UserError(f"intensity must be true or false, got {config.intensity!r}")
+    channels = config.channels_in
     for row, level in enumerate((config.stem, *config.levels)):
         where = "stem" if row == 0 else f"level{row}"
         if not isinstance(level, Level):
             raise UserError(f"{where} must be a Level, got {level!r}")
-        _whole(level.blocks, f"{where}: blocks")
+        _whole(level.blocks, f"{where}: blocks", MOST_BLOCKS)
         _whole(level.stride, f"{where}: stride (S)")
         _whole(level.filter, f"{where}: filter (F)")
         if level.filter % 2 == 0:
             raise UserError(f"{where}: filter (F) must be odd, so that it has a centre, got {level.filter}")
         r = level.replicate
-        if isinstance(r, bool) or not isinstance(r, (int, float)) or not math.isfinite(r) or r <= 0:
+        if isinstance(r, bool) or not isinstance(r, (int, float)) or not 0 < r < math.inf:
             raise UserError(f"{where}: replicate (R) must be a number > 0, got {r!r}")
+        channels = replicated(channels, min(r, 2 * LARGEST))
+        if channels > LARGEST:
+            raise UserError(f"{where}: replicate (R) makes more than {LARGEST} channels, got {r}")
     total = config.stride
     for side, value in zip(("height", "width"), size, strict=True):
         if value % total:
@@ -248,7 +256,10 @@ def read(path: str | Path) -> NetworkConfig:
         data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except OSError as error:
         raise UserError(f"cannot read config {path}: {error.strerror}") from None
-    except ValueError as error:  # both parsers' errors, and bytes that are not text
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # both parsers' errors, bytes that are not text, thousands of brackets
         raise UserError(f"{path} is not valid {path.suffix[1:].upper()}: {error}") from None
     try:
         return from_dict(data)

@@ -11,6 +11,7 @@ import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from rich.markup import escape
 from rich.table import Table as RichTable
 
 from bcnn.config import preset
@@ -157,12 +158,13 @@ def _comparison(
 
 def to_rich(table: Table, labels: int = 1) -> RichTable:
     """For a terminal; the first `labels` columns are words, the others numbers."""
-    rich = RichTable(title=table.title, title_justify="left", title_style="bold", caption=table.note or None)
+    title, note = escape(table.title), escape(table.note)  # a network may be called [x]
+    rich = RichTable(title=title, title_justify="left", title_style="bold", caption=note or None)
     rich.caption_justify = "left"
     for index, name in enumerate(table.header):
         rich.add_column(name, justify="left" if index < labels else "right")
     for row in table.rows:
-        rich.add_row(*row)
+        rich.add_row(*map(escape, row))
     return rich
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -42,6 +43,14 @@ def _root(
     ] = False,
 ) -> None:
     pass
+
+
+def check_picture(path: Path, suffixes: tuple[str, ...]) -> None:
+    """Before minutes of work, not after."""
+    if path.suffix not in suffixes:
+        raise UserError(f"{path} is no picture that can be drawn; give a name that ends in {', '.join(suffixes)}")
+    if not path.parent.is_dir():
+        raise UserError(f"there is no folder {path.parent} to draw {path.name} in")
 
 
 def main() -> None:

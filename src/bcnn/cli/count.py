@@ -25,7 +25,7 @@ NetworkArgument = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON: exact values, down to every module.")]
 MarkdownOption = Annotated[bool, typer.Option("--markdown", help="A markdown table.")]
-CsvOption = Annotated[bool, typer.Option("--csv", help="Comma separated, exact values.")]
+CsvOption = Annotated[bool, typer.Option("--csv", help="Comma separated values.")]
 
 COLUMNS = {  # header of the table -> field of Counts
     "binary params": "binary_params",

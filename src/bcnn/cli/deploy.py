@@ -28,7 +28,9 @@ def pack(
 ) -> None:
     """Turn a trained network into a packed file: one bit a binary weight, everything folded, complete for the engine.
 
-    Example: bcnn pack runs/cifar10 -o cifar10.bcnn
+    \b
+    Examples:
+      bcnn pack runs/cifar10 -o cifar10.bcnn
     """
     import bcnn
 
@@ -38,7 +40,8 @@ def pack(
         sizes = bcnn.pack(checkpoint, output)
     out.print(size_table(sizes))
     out.print(
-        f"Wrote {escape(str(output))}. Next: bcnn verify {escape(str(output))} --checkpoint {escape(str(checkpoint))}"
+        f"Wrote {escape(str(output))}. Next: bcnn verify {escape(str(output))} --checkpoint {escape(str(checkpoint))}",
+        soft_wrap=True,  # a command to copy
     )
 
 
@@ -50,7 +53,10 @@ def info(
 ) -> None:
     """Show what a packed file holds, to the byte; or which instruction sets the engine has here.
 
-    Examples: bcnn info | bcnn info model.bcnn
+    \b
+    Examples:
+      bcnn info                instruction sets of this machine
+      bcnn info model.bcnn
     """
     if model is None:
         out.print(_isa_table())
@@ -78,7 +84,10 @@ def verify(
 ) -> None:
     """Prove that what was trained is what runs. Exit code 0 if every check passes, 1 if one fails.
 
-    Examples: bcnn verify model.bcnn | bcnn verify model.bcnn --checkpoint runs/cifar10 --data photos/
+    \b
+    Examples:
+      bcnn verify model.bcnn
+      bcnn verify model.bcnn --checkpoint runs/cifar10 --data photos/
     """
     raise typer.Exit(int(not print_checks(model, checkpoint, data, limit)))
 
@@ -107,7 +116,10 @@ def predict(
 ) -> None:
     """Say what is on a photo. An image that cannot be read is reported, the others are predicted; exit code 2 tells.
 
-    Examples: bcnn predict cat.jpg --model model.bcnn | bcnn predict photos/ -m model.bcnn --top 1 --json
+    \b
+    Examples:
+      bcnn predict cat.jpg --model model.bcnn
+      bcnn predict photos/ -m model.bcnn --top 1 --json
     """
     from rich.progress import track
 

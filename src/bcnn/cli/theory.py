@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
-from bcnn.cli.app import app, err, out
+from bcnn.cli.app import app, check_picture, err, out
 from bcnn.errors import UserError
 
 if TYPE_CHECKING:
@@ -63,12 +63,15 @@ def approximate(
 ) -> None:
     """Build the binary network of Fig. 1 for a function, and show how near it comes.
 
-    Examples: bcnn approximate "sin(6*x)" --d 0.01 --q 64 --plot out.png |
-    bcnn approximate "x*y, x - y" --domain -1,1 --domain -1,1 --d 0.1 --q 16 |
-    bcnn approximate picture --plot picture.png --pack picture.bcnn
+    \b
+    Examples:
+      bcnn approximate "sin(6*x)" --d 0.01 --q 64 --plot out.png
+      bcnn approximate "x*y, x - y" --domain -1,1 --domain -1,1 --d 0.1
+      bcnn approximate picture --plot picture.png --pack picture.bcnn
     """
     for path in (plot, implications, anatomy):
-        _check_picture(path)
+        if path is not None:
+            check_picture(path, SUFFIXES)
     title, setting, widths, steps = _setting(function, domain, d, q, jumps, ends, adaptive, lipschitz)
     if len(widths) > 1 and (implications or anatomy):
         raise UserError(
@@ -156,14 +159,6 @@ def _numbers(text: str, option: str, count: int | None = None) -> tuple[float, .
     return tuple(float(value) for value in parsed(0.0))  # type: ignore[arg-type]
 
 
-def _check_picture(path: Path | None) -> None:
-    """Before minutes of work, not after."""
-    if path is not None and path.suffix not in SUFFIXES:
-        raise UserError(f"{path} is no picture that can be drawn; give a name that ends in {', '.join(SUFFIXES)}")
-    if path is not None and not path.parent.is_dir():
-        raise UserError(f"there is no folder {path.parent} to draw {path.name} in")
-
-
 def _print(title: str, network: Approximator, largest: float, mean: float, bound: float, known: bool) -> None:
     from bcnn.theory.budget import budget
 
@@ -203,5 +198,6 @@ def _pack(network: Approximator, title: str, path: Path) -> None:
     sizes = packfile.save(theory.lower(network, title), path)
     out.print(
         f"Wrote {escape(str(path))}: {sizes.total:,} bytes. It reads x as one pixel, 8 bits a coordinate. "
-        f"Next: bcnn verify {escape(str(path))}"
+        f"Next: bcnn verify {escape(str(path))}",
+        soft_wrap=True,  # a command to copy
     )

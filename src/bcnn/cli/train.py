@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
-from bcnn.cli.app import app, err, out
+from bcnn.cli.app import app, check_picture, err, out
 from bcnn.errors import UserError
 
 if TYPE_CHECKING:
@@ -31,29 +32,31 @@ def train(
         bool, typer.Option("--dry-run", help="Print the settings and the exact schedule, train nothing.")
     ] = False,
     strict_data: Annotated[bool, typer.Option("--strict-data", help="Stop at the first unreadable image.")] = False,
-    stop_after: Annotated[int, typer.Option(help="Save and stop after so many updates, as Ctrl-C would.")] = 0,
+    stop_after: Annotated[int, typer.Option(min=0, help="Save and stop after so many updates, as Ctrl-C would.")] = 0,
 ) -> None:
     """Train a network with the paper's two steps, and leave a documented, resumable run behind.
 
-    [bold]Examples[/bold]
-
-    bcnn train --recipe digits
-
-    bcnn train --recipe imagenette --data photos --out runs/photos --set steps.*.lr=1e-3
-
-    bcnn train --resume --out runs/photos
-
-    torchrun --nproc-per-node 4 -m bcnn train --recipe imagenet --data imagenet
+    \b
+    Examples:
+      bcnn train --recipe digits
+      bcnn train --recipe imagenette --data photos --set steps.*.lr=1e-3
+      bcnn train --resume --out runs/photos
+      bcnn train --recipe imagenet --dry-run
+      torchrun --nproc-per-node 4 -m bcnn train --recipe imagenet --data imagenet
     """
     from bcnn import recipes
     from bcnn.train import settings
 
     if resume:
-        if assignments or data:
-            raise UserError("--resume continues with the run's own settings: leave out --set and --data")
+        if assignments or data or strict_data:
+            raise UserError("--resume continues with the run's own settings: leave out --set, --data and --strict-data")
         if not folder:
             raise UserError("--resume needs the run's folder: --out RUN")
-    config = recipes.recipe(recipe)
+        from bcnn.train.run import RunFolder
+
+        config = RunFolder(Path(folder)).config()
+    else:
+        config = recipes.recipe(recipe)
     if data:
         config = dataclasses.replace(config, data=dataclasses.replace(config.data, source=data))
     if strict_data:
@@ -74,7 +77,8 @@ def train(
     if info:
         for step, accuracy in info["accuracy"].items():
             out.print(f"{step}: {accuracy:.2%} top-1")
-        out.print(f"{target / 'report.html'} has the curves; next: bcnn pack {target}", highlight=False, soft_wrap=True)
+        page = escape(str(target / "report.html"))
+        out.print(f"{page} has the curves; next: bcnn pack {escape(str(target))}", highlight=False, soft_wrap=True)
 
 
 def free_folder(recipe: str) -> Path:
@@ -103,9 +107,8 @@ def print_schedule(config: TrainConfig) -> None:
     plain.pop("steps")
     out.print_json(json.dumps(plain))
     for step in config.steps:
-        table = Table(
-            title=f"{step.name}: {step.weights} weights, {step.warmup} + {step.epochs} epochs", title_justify="left"
-        )
+        out.print(f"{step.name}: {step.weights} weights, {step.warmup} + {step.epochs} epochs", style="italic")
+        table = Table()
         table.add_column("epoch", justify="right")
         table.add_column("learning rate", justify="right")
         for epoch, rate in schedule.boundaries(step):
@@ -117,40 +120,38 @@ def print_schedule(config: TrainConfig) -> None:
 
 @app.command(name="eval")
 def evaluate(
-    model: Annotated[
-        str, typer.Argument(help="A run folder, a checkpoint, a packed file, or the name of a shipped model.")
-    ],
-    data: Annotated[str, typer.Option(help="The data set, as for train; the run's own if not given.")] = "",
+    model: Annotated[str, typer.Argument(help="A run folder, a checkpoint or a packed file.")],
+    data: Annotated[str, typer.Option(help="The data set, as for train; a network of the digits needs none.")] = "",
     split: Annotated[
         str, typer.Option(help="val, test or train folder to measure on; the usual one if not given.")
     ] = "",
-    picture: Annotated[str, typer.Option(help="Where the confusion matrix goes.")] = "confusion.png",
+    picture: Annotated[Path, typer.Option(help="Where the confusion matrix goes.")] = Path("confusion.png"),
     strict_data: Annotated[bool, typer.Option("--strict-data", help="Stop at the first unreadable image.")] = False,
 ) -> None:
     """Measure a trained network: top-1, top-5, accuracy per class, confusion matrix.
 
-    [bold]Examples[/bold]
-
-    bcnn eval runs/digits --data digits
-
-    bcnn eval digits.bcnn --data photos --split test
+    \b
+    Examples:
+      bcnn eval runs/digits --data digits
+      bcnn eval photos.bcnn --data photos --split test
     """
     from rich.table import Table
 
     from bcnn.train import measure, plots, report
 
+    check_picture(picture, (".png",))
     result = measure.measure(model, data, split, strict_data)
     scores, classes = result.scores, result.classes
     table = Table()
     for title in ("class", "images", "recognised"):
         table.add_column(title, justify="left" if title == "class" else "right")
     for name, total, share in zip(classes, scores.confusion.sum(1), scores.per_class(), strict=True):
-        table.add_row(name, str(total), "-" if share is None else f"{share:.1%}")
+        table.add_row(escape(name), str(total), "-" if share is None else f"{share:.1%}")
     out.print(table)
     out.print(
         f"top-1 {scores.top1:.2%}, top-5 {scores.top5:.2%} over {scores.count:,} images ({result.how})", highlight=False
     )
-    if result.skipped:
-        err.print(result.skipped, style="yellow")
-    Path(picture).write_bytes(report.png(plots.confusion(scores.confusion, classes)))
-    out.print(f"confusion matrix: {picture}", highlight=False)
+    for note in result.notes:
+        err.print(f"data: {escape(note)}", style="yellow", highlight=False, soft_wrap=True)
+    picture.write_bytes(report.png(plots.confusion(scores.confusion, classes)))
+    out.print(f"confusion matrix: {escape(str(picture))}", highlight=False, soft_wrap=True)

@@ -134,9 +134,9 @@ def _channels(values: NDArray[np.float32], like: Tensor) -> Tensor:
 # --- opening --------------------------------------------------------------------------------------------------------
 
 
-def open_data(config: DataConfig, size: tuple[int, int], split: str = "") -> Data:
+def open_data(config: DataConfig, size: tuple[int, int]) -> Data:
     """Find the data set and decode it, or prepare to stream it if it is larger than `config.memory_mb`."""
-    source = sources.find(config.source, config.hold_out, config.strict, split)
+    source = sources.find(config.source, config.hold_out, config.strict)
     unreadable = Unreadable(config.strict)
     stored = round(size[0] * config.stored), round(size[1] * config.stored)
     # Arrays are in memory already, whatever their size.
@@ -145,6 +145,15 @@ def open_data(config: DataConfig, size: tuple[int, int], split: str = "") -> Dat
     val = val or _split(source.val, size, config.crop, config, unreadable, "evaluation images")
     mean, std = _statistics(train, size, config, unreadable)
     return Data(config, size, source.classes, train, val, mean, std, source.notes, unreadable)
+
+
+def open_evaluation(config: DataConfig, size: tuple[int, int], mean: Floats3, std: Floats3, split: str = "") -> Data:
+    """The evaluation images alone, normalised as the network to be measured was trained; training images are not read."""
+    source = sources.find(config.source, strict=config.strict, split=split)
+    unreadable = Unreadable(config.strict)
+    val = _split(source.val, size, config.crop, config, unreadable, "evaluation images")
+    none = Split(None, (), np.empty(0, np.int64))
+    return Data(config, size, source.classes, none, val, mean, std, source.notes, unreadable)
 
 
 def _split(

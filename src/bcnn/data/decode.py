@@ -30,7 +30,8 @@ class Unreadable:
             raise UserError(f"{sentence} (--strict-data stops here; without it such images are skipped)")
         if file not in self.sentences:
             self.sentences[file] = sentence
-            Console(stderr=True).print(f"skipped: {sentence}", style="yellow", highlight=False)
+            console = Console(stderr=True, highlight=False, markup=False)  # a file's name may hold brackets
+            console.print(f"skipped: {sentence}", style="yellow", soft_wrap=True)
 
     def __len__(self) -> int:
         return len(self.sentences)

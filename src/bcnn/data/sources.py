@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from bcnn.data import cifar
 from bcnn.errors import UserError
+from bcnn.images import SUFFIXES
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 SPLIT = 0.2  # share split off where a data set has no evaluation images of its own
 Labels = NDArray[np.int64]
 
@@ -54,6 +54,8 @@ class Source:
 
 def find(source: str, hold_out: float = 0.0, strict: bool = False, split: str = "") -> Source:
     """The data set that `source` names. `split` asks for another evaluation split of a folder than the usual one."""
+    if split and (source == "digits" or cifar.find(Path(source))):
+        raise UserError(f"{source} has no split {split!r}: only a data set of folders can be asked for one")
     if source == "digits":
         found = _digits()
     elif not source:

@@ -50,6 +50,8 @@ def error_bound(
         variation = float(modulus(float(reach.max())))
     else:
         constants = np.asarray(lipschitz, np.float64)
+        if not np.all((constants >= 0) & (constants < np.inf)):
+            raise UserError(f"a Lipschitz constant must be a finite number >= 0, got {lipschitz!r}")
         if constants.ndim and constants.shape != reach.shape:
             raise UserError(
                 f"lipschitz has the shape {constants.shape}; it must be one number or one per cell {reach.shape}"

@@ -32,6 +32,11 @@ def processes(device: str, resume_command: str = "--resume") -> Iterator[str]:
     """Join the processes that torchrun started, if it did; yields the device of this one. A lost process is a `UserError`."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # unknown, not built in, not there
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"device {device!r} cannot be used here, set device to auto or cpu: {reason}") from None
     if "LOCAL_RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield device
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 
 import bcnn
 from bcnn import checkpoint
-from bcnn.data import Data, DataConfig, open_data
+from bcnn.data import Data, DataConfig, open_evaluation
 from bcnn.errors import UserError
 from bcnn.train.evaluate import Scores, evaluate
 
@@ -21,7 +21,7 @@ class Result:
     scores: Scores
     classes: tuple[str, ...]
     how: str
-    skipped: str
+    notes: tuple[str, ...]  # what was decided about the data, and how many images could not be read
 
 
 def measure(model: str, data: str = "", split: str = "", strict: bool = False) -> Result:
@@ -29,21 +29,23 @@ def measure(model: str, data: str = "", split: str = "", strict: bool = False) -
     path = Path(model)
     if path.is_dir() or checkpoint.is_checkpoint(path):
         network, meta = checkpoint.load(path)
-        opened = _open(data, split, network.config.image_size, meta.crop, meta.provenance, strict)
-        # The network's own normalisation counts, not that of the data it is measured on.
-        opened = replace(opened, mean=meta.mean, std=meta.std)
+        config = _data_config(data, meta.crop, meta.provenance, strict)
+        opened = open_evaluation(config, network.config.image_size, meta.mean, meta.std, split)
         _check_classes(model, meta.labels, network.config.classes, opened)
         scores, how = evaluate(network, opened), f"torch, float32, {network.weights} weights"
     else:
         scores, opened, how = _measure_packed(model, data, split, strict)
-    return Result(scores, opened.classes, how, opened.unreadable.summary())
+    notes = (*opened.notes, opened.unreadable.summary()) if opened.unreadable else opened.notes
+    return Result(scores, opened.classes, how, notes)
 
 
 def _measure_packed(model: str, data: str, split: str, strict: bool) -> tuple[Scores, Data, str]:
     engine = bcnn.load(model)
     program = engine.program
     height, width, _ = program.shapes[0]
-    opened = _open(data, split, (height, width), program.crop, program.provenance, strict)
+    config = _data_config(data, program.crop, program.provenance, strict)
+    # A program reads bytes and normalises them itself.
+    opened = open_evaluation(config, (height, width), (0, 0, 0), (1, 1, 1), split)
     classes = program.shapes[-1][2]
     _check_classes(model, program.labels, classes, opened)
     scores = Scores(np.zeros((classes, classes), dtype=np.int64))
@@ -53,11 +55,11 @@ def _measure_packed(model: str, data: str, split: str, strict: bool) -> tuple[Sc
     return scores, opened, f"engine, {engine.isa}"
 
 
-def _open(data: str, split: str, size: tuple[int, int], crop: float, provenance: dict[str, Any], strict: bool) -> Data:
+def _data_config(data: str, crop: float, provenance: dict[str, Any], strict: bool) -> DataConfig:
     source = data or ("digits" if provenance.get("config", {}).get("data", {}).get("source") == "digits" else "")
     if not source:
         raise UserError("no data set to measure on; give one with --data PATH")
-    return open_data(DataConfig(source=source, crop=crop, strict=strict), size, split)
+    return DataConfig(source=source, crop=crop, strict=strict)
 
 
 def _check_classes(model: str, labels: tuple[str, ...], classes: int, data: Data) -> None:

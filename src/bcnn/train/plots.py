@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 matplotlib.use("Agg")
@@ -42,6 +43,7 @@ def curves(epochs: Sequence[Record], updates: Sequence[Record]) -> Figure:
         axes.set_title(title, loc="left", fontsize=11, color=INK)
         axes.set_xlabel("epoch", color=INK)
         axes.grid(alpha=0.25)
+        axes.margins(y=0.12)  # room for the names of the steps
         axes.spines[["top", "right"]].set_visible(False)
         _mark_steps(axes, epochs)
         if axes is not rate:
@@ -77,6 +79,7 @@ def activity(epochs: Sequence[Record]) -> Figure:
         image = axes.imshow(table, aspect="auto", cmap=colours, vmin=0, vmax=1, extent=extent, interpolation="nearest")
         axes.set_title(title, loc="left", fontsize=11, color=INK)
         axes.set_xlabel("epoch", color=INK)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_yticks(range(len(layers)), [name.replace(".branches", "") for name in layers], fontsize=7)
         figure.colorbar(image, ax=axes, shrink=0.9)
     return figure

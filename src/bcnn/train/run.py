@@ -26,7 +26,7 @@ import torch
 import bcnn
 from bcnn.checkpoint import write_atomic
 from bcnn.errors import UserError
-from bcnn.train import settings
+from bcnn.train import distributed, settings
 from bcnn.train.config import TrainConfig
 
 
@@ -64,17 +64,22 @@ class RunFolder:
             raise UserError(
                 f"{self.path} holds a run already; continue it with: {self.resume_command()}, or name another --out"
             )
-        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot make the run folder {self.path}: {error.strerror}; name another --out") from None
         self.write_info({"config": settings.to_dict(config), "seed": config.seed, **circumstances()})
 
     def read_info(self) -> dict[str, Any]:
         if not self.info.is_file():
             raise UserError(f"nothing to resume in {self.path}: it has no run.json")
         try:
-            info: dict[str, Any] = json.loads(self.info.read_text(encoding="utf-8"))
-            return info
-        except ValueError as error:
+            info: Any = json.loads(self.info.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{self.info} is damaged: {error}") from None
+        if not isinstance(info, dict):
+            raise UserError(f"{self.info} is damaged: it holds no table of keys and values")
+        return info
 
     def write_info(self, info: dict[str, Any]) -> None:
         write_atomic(self.info, (json.dumps(info, indent=2) + "\n").encode())
@@ -116,12 +121,20 @@ class RunFolder:
 def circumstances() -> dict[str, Any]:
     """Versions, machine, commit, command, time: what one asks about a run a year later."""
     return {
-        "command": shlex.join(["bcnn", *sys.argv[1:]]) if "bcnn" in Path(sys.argv[0]).name else shlex.join(sys.argv),
+        "command": command(sys.argv),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "versions": versions(),
+        "processes": distributed.rank_world()[1],
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
         "commit": git_commit(),
     }
+
+
+def command(argv: list[str]) -> str:
+    """What was typed, for `bcnn` and `python -m bcnn` alike; of another program, all of it."""
+    program = Path(argv[0])
+    ours = program.name == "bcnn" or program.parts[-2:] == ("bcnn", "__main__.py")
+    return shlex.join(["bcnn", *argv[1:]] if ours else argv)
 
 
 def versions() -> dict[str, str]:

@@ -48,9 +48,14 @@ def override(config: TrainConfig, assignments: list[str]) -> TrainConfig:
 def _parse(text: str) -> Any:
     """JSON where it is JSON (numbers, true, lists), else the text itself. 1e-3 and 5 keep their types."""
     try:
-        return json.loads(text)
-    except ValueError:
+        return json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError):
         return {"True": True, "False": False}.get(text, text)
+
+
+def _no_number(text: str) -> float:
+    """NaN and Infinity, which Python's JSON would take: no setting means them."""
+    raise ValueError(text)
 
 
 def _paths(data: Any, key: str) -> list[list[Any]]:
@@ -99,6 +104,9 @@ def _build(cls: type[T], data: Any, where: str) -> T:
     for key in data:
         if key not in known:
             raise UserError(f"{where or 'config'}: unknown key {key!r}; {nearest(str(key), known)}")
+    for needed in dataclasses.fields(cls):  # type: ignore[arg-type]
+        if needed.default is dataclasses.MISSING and needed.name not in data:
+            raise UserError(f"{where or 'config'} lacks {needed.name!r}")
     return cls(**{key: _value(hints[key], value, f"{where}.{key}".lstrip(".")) for key, value in data.items()})
 
 

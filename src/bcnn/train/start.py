@@ -12,7 +12,7 @@ import torch
 from bcnn import checkpoint
 from bcnn.data import Data, open_data
 from bcnn.errors import UserError
-from bcnn.train import distributed, settings
+from bcnn.train import distributed, settings, teachers
 from bcnn.train.config import FINAL, TrainConfig
 from bcnn.train.interrupt import Interrupt, Stopped
 from bcnn.train.loop import Progress, Trainer
@@ -45,6 +45,8 @@ def train(config: TrainConfig | None, out: str | Path, resume: bool = False, sto
 
 def _train(config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int, device: str) -> dict[str, Any]:
     rank, _ = distributed.rank_world()
+    if not resume:
+        check_names(config)
     data = open_data(config.data, config.network.image_size)
     notes = list(data.notes)
     if config.network.classes != len(data.classes):
@@ -91,6 +93,14 @@ def _train(config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int
 
         report.write(folder)
     return info
+
+
+def check_names(config: TrainConfig) -> None:
+    """What the config names must be there before a folder is made that would be in the way of the corrected command."""
+    if config.init:
+        checkpoint.find(config.init)
+    for teacher in {step.teacher for step in config.steps} - {"none", *(step.name for step in config.steps)}:
+        teachers.check(teacher)
 
 
 def describe(folder: RunFolder, config: TrainConfig, data: Data) -> dict[str, Any]:

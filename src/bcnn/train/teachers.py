@@ -54,6 +54,7 @@ class Teacher:
 
 def load(name: str, data: Data, device: str = "cpu") -> Teacher:
     """The teacher called `name`, checked against the data's classes."""
+    check(name)
     mean, std = IMAGENET
     size: tuple[int, int] | None = None
     labels: tuple[str, ...] = ()
@@ -81,14 +82,30 @@ def load(name: str, data: Data, device: str = "cpu") -> Teacher:
     return teacher
 
 
-def _pretrained(package: str, model: str) -> nn.Module:
+def check(name: str) -> None:
+    """Whether a teacher of that name can be there at all; cheap, for the start of a run."""
+    package, colon, model = name.partition(":")
+    if colon and package in ("torchvision", "timm"):
+        _library(package, model)
+    elif name.endswith(".pt2"):
+        if not Path(name).is_file():
+            raise UserError(f"no exported teacher at {name}")
+    else:
+        checkpoint.find(name)
+
+
+def _library(package: str, model: str) -> Any:
     try:
-        library: Any = importlib.import_module("torchvision.models" if package == "torchvision" else package)
+        return importlib.import_module("torchvision.models" if package == "torchvision" else package)
     except (ImportError, RuntimeError) as error:  # beside another build of torch, torchvision raises RuntimeError
         raise UserError(
             f"teacher {package}:{model} needs {package}, which cannot be imported here ({error}); "
             f"install it, or train on labels with --set steps.*.teacher=none"
         ) from None
+
+
+def _pretrained(package: str, model: str) -> nn.Module:
+    library = _library(package, model)
     try:
         if package == "torchvision":
             return library.get_model(model, weights="DEFAULT").eval()  # type: ignore[no-any-return]
@@ -98,8 +115,6 @@ def _pretrained(package: str, model: str) -> nn.Module:
 
 
 def _exported(path: Path) -> tuple[nn.Module, tuple[int, int]]:
-    if not path.is_file():
-        raise UserError(f"no exported teacher at {path}")
     try:
         program = torch.export.load(path)
         (example,), _ = program.example_inputs

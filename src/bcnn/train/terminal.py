@@ -10,18 +10,18 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-# (title, width, format) of each column, and the key of the epoch's record it shows.
+# (title, width, format) of each column, and the key of the epoch's record it shows; together 80 wide.
 COLUMNS = [
     ("epoch", 7, "{}", "epoch"),
     ("lr", 9, "{:.2e}", "lr"),
     ("loss", 8, "{:.4f}", "loss"),
     ("train", 7, "{:.1%}", "train_accuracy"),
-    ("top-1", 7, "{:.2%}", "accuracy"),
-    ("flips", 8, "{:.3%}", "flips"),
+    ("top-1", 8, "{:.2%}", "accuracy"),
+    ("flips", 7, "{:.3%}", "flips"),
     ("outside", 8, "{:.1%}", "outside"),
     ("balance", 10, "{}", "balance_range"),
     ("surviving", 10, "{:.0%}", "surviving_mean"),
-    ("img/s", 7, "{:.0f}", "images_per_second"),
+    ("img/s", 6, "{:.0f}", "images_per_second"),
 ]
 
 
@@ -54,10 +54,10 @@ class Terminal:
         self.bar.stop()
 
     def say(self, text: str, style: str = "") -> None:
-        self.console.print(text, style=style or None, soft_wrap=True)
+        self.console.print(text, style=style or None, soft_wrap=True, markup=False)  # names may hold brackets
 
     def start_step(self, name: str, sentence: str, transfer: str) -> None:
-        self.say(f"\n[bold]{name}[/bold]: {sentence}")
+        self.say(f"\n{name}: {sentence}", "bold")
         if transfer:
             self.say(transfer, "dim")
         self.say("".join(f"{title:>{width}}" for title, width, _, _ in COLUMNS), style="dim")
