@@ -132,7 +132,8 @@ def test_flip_and_shift_move_pixels_where_they_say():
 
 
 def test_boxes_stay_in_the_image_and_cover_the_asked_area():
-    boxes = augment.draw(Augment(), 2000, 1.0, seed=0, epoch=0)
+    draws = augment.draw(Augment(), 2000, seed=0, epoch=0)
+    boxes = augment.boxes(draws, 1.0)
     y, x, height, width, flip = boxes.T
     assert y.min() >= 0
     assert x.min() >= 0
@@ -140,13 +141,13 @@ def test_boxes_stay_in_the_image_and_cover_the_asked_area():
     assert (x + width).max() <= 1 + 1e-6
     assert (height * width).min() > 0.05
     assert set(flip.tolist()) == {0.0, 1.0}
-    assert np.array_equal(boxes, augment.draw(Augment(), 2000, 1.0, seed=0, epoch=0))
-    assert not np.array_equal(boxes, augment.draw(Augment(), 2000, 1.0, seed=0, epoch=1))
+    assert np.array_equal(draws, augment.draw(Augment(), 2000, seed=0, epoch=0))
+    assert not np.array_equal(draws, augment.draw(Augment(), 2000, seed=0, epoch=1))
 
 
 def test_fixed_variants_come_back_every_k_epochs():
     settings = Augment(fixed=2)
-    draws = [augment.draw(settings, 5, 1.0, seed=0, epoch=epoch) for epoch in range(4)]
+    draws = [augment.draw(settings, 5, seed=0, epoch=epoch) for epoch in range(4)]
     assert np.array_equal(draws[0], draws[2])
     assert np.array_equal(draws[1], draws[3])
     assert not np.array_equal(draws[0], draws[1])
@@ -176,6 +177,13 @@ def test_streaming_puts_the_next_image_in_place_of_an_unreadable_one(folder):
     assert 2 not in np.concatenate([b.index for b in batches])
     assert sum(len(b.y) for b in data.val_batches(4)) == 5
     assert len(data.unreadable) == 2
+
+
+def test_crops_have_the_asked_ratio_in_pixels_whatever_the_shape_of_the_image():
+    settings = Augment(scale=(0.1, 0.2), ratio=(1.0, 1.0))
+    for aspect in (0.5, 1.0, 2.0):
+        _, _, height, width, _ = augment.boxes(augment.draw(settings, 100, seed=0, epoch=0), aspect).T
+        assert np.allclose(width * aspect / height, 1, atol=1e-5)
 
 
 def test_streaming_cuts_boxes_that_leave_the_image():

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from bcnn.data.config import Augment
 
+Draws = NDArray[np.float64]  # N, (area, ratio, y, x, shift in y, shift in x, flip)
 Boxes = NDArray[np.float32]  # N, (y, x, height, width, flip)
 
 
@@ -25,23 +26,30 @@ def generator(*key: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
 
 
-def draw(augment: Augment, count: int, aspect: float, seed: int, epoch: int) -> Boxes:
-    """One box for each of `count` images. `aspect` is width / height of the images.
-
-    Reading: a crop that does not fit in the image is shortened to fit, where other recipes draw again; one draw keeps it
-    a plain function of the random numbers.
-    """
+def draw(augment: Augment, count: int, seed: int, epoch: int) -> Draws:
+    """The random numbers of `count` images: all that a crop depends on besides the shape of its image."""
     if augment.fixed:
         epoch %= augment.fixed
     random = generator(seed, 1, epoch)
     area = random.uniform(*augment.scale, count)
-    ratio = np.exp(random.uniform(math.log(augment.ratio[0]), math.log(augment.ratio[1]), count)) / aspect
-    height, width = np.minimum(1, np.sqrt(area / ratio)), np.minimum(1, np.sqrt(area * ratio))
+    ratio = np.exp(random.uniform(math.log(augment.ratio[0]), math.log(augment.ratio[1]), count))
     y, x = random.uniform(0, 1, (2, count))
-    shift = random.uniform(-augment.shift, augment.shift, (2, count))
+    shift_y, shift_x = random.uniform(-augment.shift, augment.shift, (2, count))
     flip = random.integers(0, 2, count) if augment.flip else np.zeros(count)
-    boxes = [y * (1 - height) + shift[0], x * (1 - width) + shift[1], height, width, flip]
-    return np.stack(boxes, axis=1).astype(np.float32)
+    return np.stack([area, ratio, y, x, shift_y, shift_x, flip], axis=1)
+
+
+def boxes(draws: Draws, aspect: float) -> Boxes:
+    """The boxes of images of one shape, `aspect` = width / height.
+
+    Reading: a crop that does not fit in the image is shortened to fit, where other recipes draw again; one draw keeps it
+    a plain function of the random numbers.
+    """
+    area, ratio, y, x, shift_y, shift_x, flip = draws.T
+    ratio = ratio / aspect  # in shares of the image
+    height, width = np.minimum(1, np.sqrt(area / ratio)), np.minimum(1, np.sqrt(area * ratio))
+    box = [y * (1 - height) + shift_y, x * (1 - width) + shift_x, height, width, flip]
+    return np.stack(box, axis=1).astype(np.float32)
 
 
 def cut(x: Tensor, boxes: Tensor, size: tuple[int, int]) -> Tensor:

@@ -69,31 +69,30 @@ class Data:
     ) -> Iterator[Batch]:
         """The batches of an epoch from number `skip` on. The incomplete last one is left out."""
         count = len(self.train)
-        aspect = 1.0 if self.train.pixels is None else self.train.pixels.shape[2] / self.train.pixels.shape[1]
-        boxes = augment.draw(self.config.augment, count, aspect, seed, epoch)
+        draws = augment.draw(self.config.augment, count, seed, epoch)
         order = augment.generator(seed, 2, epoch).permutation(count)
         share = batch // world
         chosen = [
             order[first + rank * share : first + (rank + 1) * share]
             for first in range(skip * batch, count - batch + 1, batch)
         ]
-        yield from self._cut(chosen, boxes, device)
+        yield from self._cut(chosen, draws, device)
 
     def fixed_batches(self, variant: int, batch: int, seed: int, device: str = "cpu") -> Iterator[Batch]:
         """All training images in order, in one of their fixed variants: for a teacher whose outputs are stored."""
         count = len(self.train)
-        aspect = 1.0 if self.train.pixels is None else self.train.pixels.shape[2] / self.train.pixels.shape[1]
-        boxes = augment.draw(self.config.augment, count, aspect, seed, variant)
-        yield from self._cut([np.arange(count)[i : i + batch] for i in range(0, count, batch)], boxes, device)
+        draws = augment.draw(self.config.augment, count, seed, variant)
+        yield from self._cut([np.arange(count)[i : i + batch] for i in range(0, count, batch)], draws, device)
 
-    def _cut(self, chosen: list[NDArray[np.int64]], boxes: augment.Boxes, device: str) -> Iterator[Batch]:
+    def _cut(self, chosen: list[NDArray[np.int64]], draws: augment.Draws, device: str) -> Iterator[Batch]:
         if self.train.pixels is not None:
+            boxes = augment.boxes(draws, self.train.pixels.shape[2] / self.train.pixels.shape[1])
             for index in chosen:
                 x = self.normalise(torch.from_numpy(self.train.pixels[index]).to(device))
                 x = augment.cut(x, torch.from_numpy(boxes[index]).to(device), self.size)
                 yield Batch(x, torch.from_numpy(self.train.labels[index]).to(device), index)
             return
-        dataset = CutFiles(self.train.files, self.size, boxes)
+        dataset = CutFiles(self.train.files, self.size, draws)
         for pixels, index, skipped in stream(dataset, chosen, self.config.workers):
             for file, sentence in skipped:
                 self.unreadable.add(file, sentence)

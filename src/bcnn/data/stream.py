@@ -27,18 +27,19 @@ class CutFiles(Dataset[Item]):
 
     files: Sequence[Path]
     size: tuple[int, int]
-    boxes: augment.Boxes
+    draws: augment.Draws
 
     def __getitem__(self, index: int) -> Item:
         skipped: Skipped = []
         for candidate in (*range(index, len(self.files)), *range(index)):
             file = self.files[candidate]
             try:
-                cut = augment.cut_image(images.open_rgb(file), self.boxes[candidate], self.size)
+                image = images.open_rgb(file)
             except UserError as error:
                 skipped.append((str(file), str(error)))
                 continue
-            return cut, candidate, skipped
+            (box,) = augment.boxes(self.draws[candidate : candidate + 1], image.width / image.height)
+            return augment.cut_image(image, box, self.size), candidate, skipped
         raise UserError(f"none of the {len(self.files)} training images can be read")
 
 

@@ -192,5 +192,5 @@ def _check_memory(need: int, limit: int, what: str) -> None:
     if need > limit:
         raise UserError(
             f"{what} would need {need / 2**20:,.0f} MiB, more than the limit of {limit / 2**20:,.0f} MiB; "
-            "choose a larger d or a smaller Q, or raise memory_limit"
+            "choose a larger d or a smaller Q (from Python, memory_limit= raises it)"
         )
