@@ -24,9 +24,10 @@ format: $(VENV)/.dev  ## let ruff format and fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-sanitize: $(VENV)/.dev  ## the native core under AddressSanitizer, UBSan and ThreadSanitizer
+sanitize: $(VENV)/.dev  ## the native core under sanitizers, its AVX-512 kernels on a model of them
 	PYTHON=$(BIN)/python native/test/run.sh sanitize
 	PYTHON=$(BIN)/python native/test/run.sh threads
+	PYTHON=$(BIN)/python native/test/run.sh avx512
 
 neon: $(VENV)/.dev  ## the NEON kernels under qemu (needs g++-aarch64-linux-gnu and qemu-user)
 	PYTHON=$(BIN)/python native/test/run.sh neon

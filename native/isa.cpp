@@ -16,8 +16,12 @@ const Isa* isas() {
 #if defined(__x86_64__)
     // The compiler's own test also asks the operating system whether it saves the wide registers.
     static const bool avx2 = __builtin_cpu_supports("avx2");
+#if defined(BCNN_MODEL_AVX512)
+    static const bool avx512 = true;
+#else
     static const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vpopcntdq");
+#endif
     static const Isa all[] = {{&avx512_kernels, avx512}, {&avx2_kernels, avx2}, {&scalar_kernels, true}, {nullptr, false}};
 #elif defined(__aarch64__)
     static const Isa all[] = {{&neon_kernels, true}, {&scalar_kernels, true}, {nullptr, false}};

@@ -11,7 +11,9 @@ BCNN_INLINE Floats add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
 BCNN_INLINE Floats mul(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
 // Keeps the order of the code: GCC 12 would put sums that are to interleave one after the other.
 BCNN_INLINE Floats in_order(Floats v) {
+#if !defined(BCNN_MODEL_AVX512)
     asm volatile("" : "+v"(v));
+#endif
     return v;
 }
 BCNN_INLINE Floats prelu(Floats v, Floats slope) {

@@ -2,18 +2,21 @@
 # Tests the native core without Python against maps that the interpreter made.
 #   native/test/run.sh sanitize   under AddressSanitizer and UndefinedBehaviorSanitizer
 #   native/test/run.sh threads    under ThreadSanitizer
+#   native/test/run.sh avx512     the AVX-512 kernels with a model of their instructions, for machines without them
 #   native/test/run.sh neon       for AArch64, in an emulator (Debian: apt install g++-aarch64-linux-gnu qemu-user)
 set -eu
 cd "$(dirname "$0")/../.."
-mode=${1:?sanitize, threads or neon}
+mode=${1:?sanitize, threads, avx512 or neon}
 python=${PYTHON:-python3}
+# Not optimised under sanitizers: the compiler takes minutes for kernels that are inlined and instrumented.
 build=build/test
 mkdir -p "$build"
 
 cxx=${CXX:-g++} run=
 case $mode in
-  sanitize) flags="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all" ;;
-  threads) flags="-O1 -g -fsanitize=thread" ;;
+  sanitize) flags="-O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all" ;;
+  threads) flags="-O0 -g1 -fsanitize=thread" ;;
+  avx512) flags="-O0 -g1 -DBCNN_MODEL_AVX512 -fsanitize=address,undefined -fno-sanitize-recover=all" ;;
   neon) cxx=aarch64-linux-gnu-g++ flags="-O3 -static" run=qemu-aarch64 ;;
   *) echo "unknown test $mode" >&2; exit 2 ;;
 esac
