@@ -135,12 +135,17 @@ def evaluate(
       bcnn eval runs/digits --data digits
       bcnn eval photos.bcnn --data photos --split test
     """
+    from rich.progress import Progress
     from rich.table import Table
 
     from bcnn.train import measure, plots, report
 
     check_picture(picture, (".png",))
-    result = measure.measure(model, data, split, strict_data)
+    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("measuring", total=None)
+        result = measure.measure(
+            model, data, split, strict_data, lambda count, total: bar.update(task, advance=count, total=total)
+        )
     scores, classes = result.scores, result.classes
     table = Table()
     for title in ("class", "images", "recognised"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -55,8 +56,14 @@ class Scores:
 
 
 @torch.no_grad()
-def evaluate(network: nn.Module, data: Data, batch: int = 256, device: str = "cpu") -> Scores:
-    """Over the evaluation split, shared among the processes of a distributed run."""
+def evaluate(
+    network: nn.Module,
+    data: Data,
+    batch: int = 256,
+    device: str = "cpu",
+    on_images: Callable[[int], object] = lambda count: None,
+) -> Scores:
+    """Over the evaluation split, shared among the processes of a distributed run. `on_images` hears of each batch."""
     rank, world = distributed.rank_world()
     scores = Scores(np.zeros((len(data.classes), len(data.classes)), dtype=np.int64))
     training = network.training
@@ -64,6 +71,7 @@ def evaluate(network: nn.Module, data: Data, batch: int = 256, device: str = "cp
     try:
         for part in data.val_batches(batch, rank, world, device):
             scores.add(network(part.x), part.y)
+            on_images(len(part.y))
     finally:
         network.train(training)
     if world > 1:

@@ -199,7 +199,8 @@ class Trainer:
 
     def end_epoch(self, step: Step, network: Network, optimizer: torch.optim.Optimizer, speed: float) -> None:
         progress = self.progress
-        scores = evaluate(network, self.data, device=self.device)
+        with self.terminal.side_task("evaluate", len(self.data.val)) as advance:
+            scores = evaluate(network, self.data, device=self.device, on_images=advance)
         progress.epoch += 1
         progress.epochs_done += 1
         record = self.record(step, network, scores, speed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,13 @@ class Result:
     notes: tuple[str, ...]  # what was decided about the data, and how many images could not be read
 
 
-def measure(model: str, data: str = "", split: str = "", strict: bool = False) -> Result:
+def measure(
+    model: str,
+    data: str = "",
+    split: str = "",
+    strict: bool = False,
+    progress: Callable[[int, int], object] = lambda count, total: None,
+) -> Result:
     """Scores of `model` over the evaluation images of `data`. A packed file runs in the engine, a checkpoint in torch, float32."""
     path = Path(model)
     if path.is_dir() or checkpoint.is_checkpoint(path):
@@ -32,14 +39,17 @@ def measure(model: str, data: str = "", split: str = "", strict: bool = False) -
         config = _data_config(data, meta.crop, meta.provenance, strict)
         opened = open_evaluation(config, network.config.image_size, meta.mean, meta.std, split)
         _check_classes(model, meta.labels, network.config.classes, opened)
-        scores, how = evaluate(network, opened), f"torch, float32, {network.weights} weights"
+        scores = evaluate(network, opened, on_images=lambda count: progress(count, len(opened.val)))
+        how = f"torch, float32, {network.weights} weights"
     else:
-        scores, opened, how = _measure_packed(model, data, split, strict)
+        scores, opened, how = _measure_packed(model, data, split, strict, progress)
     notes = (*opened.notes, opened.unreadable.summary()) if opened.unreadable else opened.notes
     return Result(scores, opened.classes, how, notes)
 
 
-def _measure_packed(model: str, data: str, split: str, strict: bool) -> tuple[Scores, Data, str]:
+def _measure_packed(
+    model: str, data: str, split: str, strict: bool, progress: Callable[[int, int], object]
+) -> tuple[Scores, Data, str]:
     engine = bcnn.load(model)
     program = engine.program
     height, width, _ = program.shapes[0]
@@ -52,6 +62,7 @@ def _measure_packed(model: str, data: str, split: str, strict: bool) -> tuple[Sc
     for pixels, index in opened.val_pixels(256):
         logits = torch.from_numpy(np.asarray(engine.run(pixels.numpy())))
         scores.add(logits.reshape(len(index), classes), torch.from_numpy(opened.val.labels[index]))
+        progress(len(index), len(opened.val))
     return scores, opened, f"engine, {engine.isa}"
 
 
