@@ -10,7 +10,7 @@ import safetensors.torch
 import torch
 
 import tiny
-from bcnn import checkpoint
+from bcnn import checkpoint, files
 from bcnn.checkpoint import Checkpoint, Meta
 from bcnn.errors import UserError
 from bcnn.network import Network
@@ -101,14 +101,14 @@ def test_header_without_its_parts_is_one_sentence(tmp_path):
 @pytest.mark.parametrize("failing", ["fsync", "replace"])
 def test_full_disk_keeps_the_checkpoint_before(tmp_path, monkeypatch, failing):
     path = tmp_path / "a.safetensors"
-    checkpoint.write_atomic(path, b"before")
+    files.write_atomic(path, b"before")
 
     def full(*args):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(checkpoint.os, failing, full)
+    monkeypatch.setattr(files.os, failing, full)
     with pytest.raises(OSError, match="No space left"):
-        checkpoint.write_atomic(path, b"after" * 1000)
+        files.write_atomic(path, b"after" * 1000)
     monkeypatch.undo()
     assert path.read_bytes() == b"before"
     assert os.listdir(tmp_path) == ["a.safetensors"]
@@ -119,7 +119,7 @@ def test_write_that_hits_a_real_file_size_limit_keeps_the_checkpoint_before(tmp_
     path.write_bytes(b"before")
     script = (
         "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"  # so that the write fails, not the process
-        "from bcnn.checkpoint import write_atomic; from pathlib import Path\n"
+        "from bcnn.files import write_atomic; from pathlib import Path\n"
         f"write_atomic(Path({str(path)!r}), bytes(1 << 20))"
     )
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))  # noqa: E731

@@ -14,7 +14,7 @@ import safetensors.numpy
 from safetensors import safe_open
 
 import samples
-from bcnn import container, packfile
+from bcnn import files, packfile
 from bcnn import program as p
 from bcnn.config import preset
 from bcnn.errors import UserError
@@ -166,7 +166,7 @@ def test_full_disk_keeps_the_old_file_and_leaves_nothing_behind(program, model, 
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(container.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(UserError, match="No space left on device; what was there is unchanged"):
         packfile.save(program, model)
     assert model.read_bytes() == before
@@ -177,8 +177,8 @@ def test_process_killed_while_writing_keeps_the_old_file(model):
     before = model.read_bytes()
     script = textwrap.dedent("""
         import os, signal, sys
-        from bcnn import container, packfile
-        container.os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+        from bcnn import files, packfile
+        files.os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
         packfile.save(packfile.read(sys.argv[1]), sys.argv[1])
     """)
     done = subprocess.run([sys.executable, "-c", script, str(model)], check=False)

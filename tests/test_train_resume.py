@@ -90,7 +90,7 @@ def die_inside_write(folder, resume, call, at):
             os.kill(os.getpid(), signal.SIGKILL)
         return real(*args)
 
-    setattr(checkpoint.os, call, deadly)
+    setattr(os, call, deadly)
     tiny.run(folder, resume, **SETTINGS)
 
 

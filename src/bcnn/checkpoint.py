@@ -11,7 +11,6 @@ under `optimizer/`. Its metadata is JSON: config of the run, mean and deviation 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +22,7 @@ from torch import Tensor
 
 from bcnn import config as network_config
 from bcnn.errors import UserError
+from bcnn.files import write_atomic
 from bcnn.network import Network
 from bcnn.train.transfer import transfer
 
@@ -76,25 +76,6 @@ def save(path: str | Path, checkpoint: Checkpoint) -> None:
         "progress": json.dumps(checkpoint.progress),
     }
     write_atomic(Path(path), safetensors.torch.save(tensors, header))
-
-
-def write_atomic(path: Path, content: bytes) -> None:
-    """Temporary file, fsync, rename: the name always means a complete file, before and after a crash of the machine."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)  # the rename itself must reach the disk
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def find(path: str | Path) -> Path:

@@ -8,7 +8,6 @@ size of the file before any data is read, so a hostile file cannot make us alloc
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcnn.errors import UserError
+from bcnn.files import write_atomic
 
 MAX_HEADER = 1 << 22  # 4 MiB of JSON: forty times the paper's largest network, and at most ~100 MB once parsed
 MAX_FILE = 1 << 27  # 128 MiB: twenty times the paper's largest network; unpacking bits needs up to eight times that
@@ -49,7 +49,11 @@ def write_container(path: str | Path, container: Container) -> int:
         raise UserError(
             f"cannot pack: a header of {len(text)} bytes and data of {start} are more than the format's {MAX_HEADER} and {MAX_FILE}"
         )
-    write_atomically(path, [len(text).to_bytes(8, "little"), text, *(tensor.tobytes() for _, tensor in ordered)])
+    parts = [len(text).to_bytes(8, "little"), text, *(tensor.tobytes() for _, tensor in ordered)]
+    try:
+        write_atomic(Path(path), b"".join(parts))
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}; what was there is unchanged") from None
     return 8 + len(text)
 
 
@@ -143,22 +147,3 @@ def _finite(text: str) -> float:
     if math.isinf(value := float(text)):
         raise ValueError(f"{text:.20} is too large")
     return value
-
-
-def write_atomically(path: str | Path, parts: list[bytes]) -> None:
-    """The file at `path` is the old one or the complete new one, whatever happens in between."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        try:
-            with open(temporary, "wb") as file:
-                file.writelines(parts)
-                file.flush()
-                os.fsync(file.fileno())  # its bytes reach the disk before its name does
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}; what was there is unchanged") from None

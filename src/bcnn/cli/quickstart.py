@@ -41,13 +41,13 @@ def quickstart(
     import bcnn
     from bcnn import verify_torch
     from bcnn.audit import audit
-    from bcnn.checkpoint import write_atomic
     from bcnn.cli.deploy import print_checks, size_table
     from bcnn.cli.quickstart_page import Quickstart, Sample, page
     from bcnn.cli.train import free_folder
     from bcnn.compare import normalised
     from bcnn.counts import count
     from bcnn.data import open_data
+    from bcnn.files import write_atomic
     from bcnn.recipes import recipe
     from bcnn.train.interrupt import Stopped
     from bcnn.train.run import RunFolder

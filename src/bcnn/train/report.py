@@ -10,7 +10,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from bcnn.checkpoint import write_atomic
+from bcnn.files import write_atomic
 from bcnn.train import plots
 from bcnn.train.run import RunFolder
 

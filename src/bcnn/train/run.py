@@ -24,8 +24,8 @@ import numpy
 import torch
 
 import bcnn
-from bcnn.checkpoint import write_atomic
 from bcnn.errors import UserError
+from bcnn.files import write_atomic
 from bcnn.train import distributed, settings
 from bcnn.train.config import TrainConfig
 
