@@ -54,6 +54,8 @@ def boxes(draws: Draws, aspect: float) -> Boxes:
 
 def cut(x: Tensor, boxes: Tensor, size: tuple[int, int]) -> Tensor:
     """Normalised images N,C,H,W -> their boxes as N,C,size, bilinear; outside the image is 0, the mean colour."""
+    while min(x.shape[2] // size[0], x.shape[3] // size[1]) >= 2 and x.shape[2] % 2 == x.shape[3] % 2 == 0:
+        x = F.avg_pool2d(x, 2)  # bilinear reads four pixels: of a much larger image it would skip the others
     # affine_grid's coordinates run from -1 to 1 over the image: a box [a, a + s] has centre 2a + s - 1 and half length s.
     y, left, height, width, flip = boxes.unbind(1)
     zero = torch.zeros_like(y)

@@ -65,9 +65,17 @@ class Data:
         return x * _channels(scale, x) + _channels(offset, x)
 
     def train_batches(
-        self, epoch: int, batch: int, seed: int, rank: int = 0, world: int = 1, skip: int = 0, device: str = "cpu"
+        self,
+        epoch: int,
+        batch: int,
+        seed: int,
+        rank: int = 0,
+        world: int = 1,
+        skip: int = 0,
+        device: str = "cpu",
+        size: tuple[int, int] | None = None,
     ) -> Iterator[Batch]:
-        """The batches of an epoch from number `skip` on. The incomplete last one is left out."""
+        """The batches of an epoch from number `skip` on, at `size` if given. The incomplete last one is left out."""
         count = len(self.train)
         draws = augment.draw(self.config.augment, count, seed, epoch)
         order = augment.generator(seed, 2, epoch).permutation(count)
@@ -76,23 +84,27 @@ class Data:
             order[first + rank * share : first + (rank + 1) * share]
             for first in range(skip * batch, count - batch + 1, batch)
         ]
-        yield from self._cut(chosen, draws, device)
+        yield from self._cut(chosen, draws, device, size or self.size)
 
     def fixed_batches(self, variant: int, batch: int, seed: int, device: str = "cpu") -> Iterator[Batch]:
         """All training images in order, in one of their fixed variants: for a teacher whose outputs are stored."""
         count = len(self.train)
         draws = augment.draw(self.config.augment, count, seed, variant)
-        yield from self._cut([np.arange(count)[i : i + batch] for i in range(0, count, batch)], draws, device)
+        yield from self._cut(
+            [np.arange(count)[i : i + batch] for i in range(0, count, batch)], draws, device, self.size
+        )
 
-    def _cut(self, chosen: list[NDArray[np.int64]], draws: augment.Draws, device: str) -> Iterator[Batch]:
+    def _cut(
+        self, chosen: list[NDArray[np.int64]], draws: augment.Draws, device: str, size: tuple[int, int]
+    ) -> Iterator[Batch]:
         if self.train.pixels is not None:
             boxes = augment.boxes(draws, self.train.pixels.shape[2] / self.train.pixels.shape[1])
             for index in chosen:
                 x = self.normalise(torch.from_numpy(self.train.pixels[index]).to(device))
-                x = augment.cut(x, torch.from_numpy(boxes[index]).to(device), self.size)
+                x = augment.cut(x, torch.from_numpy(boxes[index]).to(device), size)
                 yield Batch(x, torch.from_numpy(self.train.labels[index]).to(device), index)
             return
-        dataset = CutFiles(self.train.files, self.size, draws)
+        dataset = CutFiles(self.train.files, size, draws)
         for pixels, index, skipped in stream(dataset, chosen, self.config.workers):
             for file, sentence in skipped:
                 self.unreadable.add(file, sentence)

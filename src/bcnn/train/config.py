@@ -26,6 +26,9 @@ class Step:
     weights: Weights = "real"
     warmup: int = 5  # epochs of linear warm-up from lr_first * lr to lr
     epochs: int = 20  # epochs of half-wave cosine decay after it, to lr_last * lr
+    size: float = (
+        1.0  # training crops at this share of the network's input: small images first train several times faster
+    )
     lr: float = 5e-4
     lr_first: float = 0.01
     lr_last: float = 0.001
@@ -48,6 +51,8 @@ class Step:
         for name in ("weight_decay", "matching", "toward_signs"):
             if getattr(self, name) < 0:
                 raise UserError(f"{where}: {name} must be 0 or more, got {getattr(self, name)}")
+        if not 0 < self.size <= 1:
+            raise UserError(f"{where}: size must be above 0 and up to 1, got {self.size}")
         if self.matching and self.teacher == "none":
             raise UserError(f"{where}: matching needs a teacher; set teacher=step1 or a checkpoint")
         if not 0 < self.temperature[0] <= self.temperature[1]:
@@ -78,6 +83,7 @@ class TrainConfig:
     threads: int = (
         0  # of torch on a CPU, 0: its own choice. Small maps gain nothing from several, and lose on a busy machine
     )
+    evaluate_every: int = 1  # epochs; the last one of a step always is
     meter_every: int = 20  # updates between two looks at the latent weights
     save_seconds: float = 600.0  # between two checkpoints inside an epoch; every epoch ends with one
     tensorboard: bool = True
@@ -94,9 +100,25 @@ class TrainConfig:
             or self.seed < 0
             or self.threads < 0
             or self.meter_every < 1
+            or self.evaluate_every < 1
             or self.save_seconds < 0
         ):
-            raise UserError("batch and meter_every must be 1 or more; part, seed, threads and save_seconds 0 or more")
+            raise UserError(
+                "batch, meter_every and evaluate_every must be 1 or more; part, seed, threads and save_seconds 0 or more"
+            )
+        for step in self.steps:
+            self.crop_size(step)
         for index, step in enumerate(self.steps):
             if step.teacher in names and step.teacher not in names[:index]:
                 raise UserError(f"step {step.name!r}: teacher {step.teacher!r} is not a step before it")
+
+    def crop_size(self, step: Step) -> tuple[int, int]:
+        """Height and width of the images that `step` trains on."""
+        height, width = (round(side * step.size) for side in self.network.image_size)
+        stride = self.network.stride
+        if height % stride or width % stride:
+            raise UserError(
+                f"step {step.name!r}: size {step.size:g} makes images of {height} x {width}, "
+                f"but both must be multiples of {stride}, the product of the network's strides"
+            )
+        return height, width

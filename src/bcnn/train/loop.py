@@ -118,7 +118,14 @@ class Trainer:
         while progress.epoch < step.total_epochs:
             began, already = time.monotonic(), progress.seen
             for batch in self.data.train_batches(
-                progress.epochs_done, self.batch, self.config.seed, self.rank, self.world, progress.batch, self.device
+                progress.epochs_done,
+                self.batch,
+                self.config.seed,
+                self.rank,
+                self.world,
+                progress.batch,
+                self.device,
+                self.config.crop_size(step),
             ):
                 t = progress.epoch + progress.batch / self.batches
                 self.update(step, t, model, network, optimizer, targets, batch)
@@ -199,23 +206,25 @@ class Trainer:
 
     def end_epoch(self, step: Step, network: Network, optimizer: torch.optim.Optimizer, speed: float) -> None:
         progress = self.progress
-        with self.terminal.side_task("evaluate", len(self.data.val)) as advance:
-            scores = evaluate(network, self.data, device=self.device, on_images=advance)
         progress.epoch += 1
         progress.epochs_done += 1
+        scores = None
+        if progress.epoch % self.config.evaluate_every == 0 or progress.epoch == step.total_epochs:
+            with self.terminal.side_task("evaluate", len(self.data.val)) as advance:
+                scores = evaluate(network, self.data, device=self.device, on_images=advance)
         record = self.record(step, network, scores, speed)
         progress.batch = progress.hits = progress.seen = 0
         progress.loss_sum, progress.flips = 0.0, []
         self.log(record)
         self.terminal.row(record)
-        if scores.top1 > progress.best:
+        if scores and scores.top1 > progress.best:
             progress.best = scores.top1
             self.save_network(self.folder.best, network)
-        if progress.epoch == step.total_epochs:
+        if scores and progress.epoch == step.total_epochs:
             progress.accuracies[step.name] = scores.top1
         self.save(network, optimizer)
 
-    def record(self, step: Step, network: Network, scores: Scores, speed: float) -> dict[str, Any]:
+    def record(self, step: Step, network: Network, scores: Scores | None, speed: float) -> dict[str, Any]:
         progress = self.progress
         some = next(self.data.val_batches(METER_IMAGES, device=self.device)).x
         activity = meters.activity(network, some)
@@ -229,9 +238,9 @@ class Trainer:
             "lr": schedule.learning_rate(step, progress.epoch),
             "loss": progress.loss_sum / self.batches,
             "train_accuracy": progress.hits / max(1, progress.seen),
-            "val_loss": scores.loss,
-            "accuracy": scores.top1,
-            "top5": scores.top5,
+            "val_loss": scores.loss if scores else None,
+            "accuracy": scores.top1 if scores else None,
+            "top5": scores.top5 if scores else None,
             "flips": sum(progress.flips) / max(1, len(progress.flips)),
             "outside": meters.outside(latents(network)),
             "balance": activity.balance,
@@ -297,4 +306,5 @@ class Trainer:
 def describe(step: Step) -> str:
     loss = f"teacher {step.teacher}" if step.teacher != "none" else "labels"
     decay = f"weight decay {step.weight_decay:g}" if step.weight_decay else "no weight decay"
-    return f"binary activations, {step.weights} weights, {step.warmup} + {step.epochs} epochs, lr {step.lr:g}, {decay}, {loss}"
+    size = f", images at {step.size:g} of the size" if step.size != 1 else ""
+    return f"binary activations, {step.weights} weights, {step.warmup} + {step.epochs} epochs, lr {step.lr:g}, {decay}, {loss}{size}"

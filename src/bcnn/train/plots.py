@@ -22,9 +22,11 @@ def curves(epochs: Sequence[Record], updates: Sequence[Record]) -> Figure:
     loss, accuracy, rate, latent = figure.subplots(2, 2).flat
     x = [r["epochs_done"] for r in epochs]
     loss.plot(x, [r["loss"] for r in epochs], color=BLUE, label="training")
-    loss.plot(x, [r["val_loss"] for r in epochs], color=RED, label="evaluation, against labels")
+    measured = [r for r in epochs if r["accuracy"] is not None]
+    at_measured = [r["epochs_done"] for r in measured]
+    loss.plot(at_measured, [r["val_loss"] for r in measured], color=RED, label="evaluation, against labels")
     accuracy.plot(x, [100 * r["train_accuracy"] for r in epochs], color=BLUE, label="training, augmented")
-    accuracy.plot(x, [100 * r["accuracy"] for r in epochs], color=RED, label="evaluation")
+    accuracy.plot(at_measured, [100 * r["accuracy"] for r in measured], color=RED, label="evaluation")
     per_epoch = epochs[-1]["updates"] / epochs[-1]["epochs_done"] if epochs else 1
     at = [r["updates"] / per_epoch for r in updates]
     rate.plot(at, [r["lr"] for r in updates], color=INK)

@@ -21,7 +21,7 @@ def writer(folder: Path, updates: int) -> Callable[[dict[str, Any]], None]:
     def write(record: dict[str, Any]) -> None:
         kind, at = record["kind"], record["updates"]
         for key in SCALARS:
-            if key in record:
+            if record.get(key) is not None:  # not every epoch is evaluated
                 board.add_scalar(f"{kind}/{key}", record[key], at)
         for key in PER_LAYER:
             for layer, value in record.get(key, {}).items():

@@ -79,4 +79,5 @@ class Terminal:
             "balance_range": f"{min(record['balance'].values()):.2f}-{max(record['balance'].values()):.2f}",
             "surviving_mean": sum(record["surviving"].values()) / len(record["surviving"]),
         }
-        self.say("".join(f"{form.format(cells[key]):>{width}}" for _, width, form, key in COLUMNS))
+        texts = ((form.format(cells[key]) if cells[key] is not None else "", width) for _, width, form, key in COLUMNS)
+        self.say("".join(f"{text:>{width}}" for text, width in texts))
