@@ -211,3 +211,10 @@ def test_augmentation_out_of_range_is_refused(change):
 def test_data_settings_out_of_range_are_refused(change):
     with pytest.raises(UserError, match=r"data\."):
         DataConfig(**change)
+
+
+def test_a_much_smaller_cut_averages_instead_of_skipping_pixels():
+    x = torch.zeros(1, 1, 8, 8)
+    x[..., ::4] = 1  # a quarter of the columns: bilinear reading of every fourth pixel would see none or all of them
+    whole = torch.tensor([[0.0, 0.0, 1.0, 1.0, 0.0]])
+    assert torch.allclose(augment.cut(x, whole, (2, 2)), torch.full((1, 1, 2, 2), 0.25))

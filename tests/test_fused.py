@@ -318,7 +318,7 @@ def test_other_types_shapes_and_modules_take_the_plain_path() -> None:
     assert not fused.applies(frozen, x)
 
 
-@pytest.mark.parametrize("weights", ["scaled", "tanh"])
+@pytest.mark.parametrize("weights", ["scaled", "tanh", "float"])
 def test_other_transforms_of_weights_take_the_plain_path(weights: str) -> None:
     network = Network(config.preset("digits"), weights).train()
     block = network.get_submodule("stem.0")

@@ -86,6 +86,14 @@ def test_branch_is_batch_norm_of_the_convolution_of_signs() -> None:
         assert torch.equal(branch(x), branch.norm(F.conv2d(sign(x + branch.bias), used)))
 
 
+def test_float_twin_has_eq_4_in_the_place_of_sign_and_real_weights() -> None:
+    branch = without_norm(Branch(4, torch.randn(4)))
+    branch.weights = "float"
+    x = 2 * torch.randn(2, 4, 3, 3)
+    expected = F.conv2d((x + branch.bias).clamp(-1, 1), branch.weight)
+    assert torch.equal(branch(x), expected)
+
+
 @pytest.mark.parametrize("size", [1, 31, 33, 65])
 def test_binary_dot_has_the_parity_and_range_of_its_channel_count(size: int) -> None:
     branch = without_norm(Branch(size, torch.zeros(size)))

@@ -196,3 +196,36 @@ def test_batch_larger_than_the_data_is_lowered(tmp_path, capsys):
 def test_network_follows_the_number_of_classes_of_the_data(tmp_path):
     train(replace(short(), network=tiny.NETWORK.replace(classes=1000)), tmp_path / "run")
     assert checkpoint.load(tmp_path / "run")[0].config.classes == 10
+
+
+def test_a_step_may_train_on_smaller_images_and_is_measured_on_whole_ones(monkeypatch, tmp_path):
+    seen = []
+    forward = Network.forward
+    monkeypatch.setattr(
+        Network, "forward", lambda self, x: seen.append((self.training, tuple(x.shape[2:]))) or forward(self, x)
+    )
+    train(short(size=0.5), tmp_path / "run")
+    assert set(seen) == {(True, (4, 4)), (False, (8, 8))}
+
+
+def test_a_size_that_the_strides_do_not_divide_is_refused():
+    with pytest.raises(
+        UserError, match=r"step 'step1': size 0.4 makes images of 3 x 3, but both must be multiples of 2"
+    ):
+        short(size=0.4)
+
+
+def test_epochs_between_evaluations_have_no_accuracy_and_the_last_always_has(tmp_path):
+    steps = (replace(tiny.STEP1, warmup=0, epochs=3),)
+    info = train(tiny.config(steps=steps, evaluate_every=2), tmp_path / "run")
+    epochs = RunFolder(tmp_path / "run").read_metrics("epoch")
+    assert [e["accuracy"] is not None for e in epochs] == [False, True, True]
+    assert info["accuracy"]["step1"] == epochs[-1]["accuracy"]
+
+
+def test_the_float_twin_teaches_the_steps_after_it(tmp_path):
+    twin = replace(tiny.STEP1, name="twin", weights="float", warmup=0)
+    step2 = replace(tiny.STEP2, warmup=0, teacher="twin")
+    info = train(tiny.config(steps=(twin, step2)), tmp_path / "run")
+    assert list(info["accuracy"]) == ["twin", "step2"]
+    assert checkpoint.read(RunFolder(tmp_path / "run").step("twin")).weights == "float"

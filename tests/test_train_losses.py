@@ -60,7 +60,7 @@ def test_scaled_convolution_has_binary_operands_and_the_nearest_scale():
     assert distance(best) < min(distance(best * 0.9), distance(best * 1.1))
 
 
-@pytest.mark.parametrize("mode", ["real", "binary", "scaled", "tanh"])
+@pytest.mark.parametrize("mode", ["real", "binary", "scaled", "tanh", "float"])
 def test_every_weights_mode_trains_its_latents(mode):
     torch.manual_seed(0)
     network = Network(tiny.NETWORK, mode)

@@ -6,7 +6,8 @@ yields 0). Its derivative is 0 almost everywhere, so the backward pass uses that
     activations   dy/dx = 2 - 2|x| on [-1, 1]   (Eq. 1), the derivative of `soft_sign` (Eq. 2)
     weights       dy/dx = 1        on [-1, 1]   (Eq. 3), the derivative of `hard_tanh`  (Eq. 4)
 
-Eq. 2 and Eq. 4 are never computed by the network; they are here so that tests can differentiate them.
+Eq. 2 is never computed by the network; it is here so that tests can differentiate it. Eq. 4 takes the place of sign in the
+float twin, the same network with nothing binarized: a teacher, and a measure of what one bit costs.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ def soft_sign(x: Tensor) -> Tensor:
 
 
 def hard_tanh(x: Tensor) -> Tensor:
-    """Eq. 4, the unused forward function whose derivative is Eq. 3."""
-    return torch.where(x < -1, -1.0, torch.where(x >= 1, 1.0, x))
+    """Eq. 4, whose derivative is Eq. 3: what the float twin has in the place of sign."""
+    return x.clamp(-1, 1)
 
 
 def tanh_weight(w: Tensor, temperature: float = 1.0) -> Tensor:
@@ -89,10 +90,12 @@ def magnitude(w: Tensor) -> Tensor:
 
 # What a convolution does to its latent weights before it uses them: step 1 (sec. 5.1) and step 2 (sec. 5.2) of training, and
 # the "alternative real to binary transformations" of sec. 7. "scaled" multiplies the result of the binary convolution by
-# `magnitude`, a vector operation, so that the convolution's operands stay +-1.
+# `magnitude`, a vector operation, so that the convolution's operands stay +-1. "float" is the float twin: there activations
+# are real too.
 WEIGHTS: dict[str, Callable[..., Tensor]] = {
     "real": lambda w, temperature=1.0: w,
     "binary": lambda w, temperature=1.0: sign_weight(w),
     "scaled": lambda w, temperature=1.0: sign_weight(w),
     "tanh": tanh_weight,
+    "float": lambda w, temperature=1.0: w,
 }

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bcnn import config, fused
-from bcnn.binarize import WEIGHTS, magnitude, sign_activation
+from bcnn.binarize import WEIGHTS, hard_tanh, magnitude, sign_activation
 
 
 class Replicate(nn.Module):
@@ -68,7 +68,8 @@ class Branch(nn.Module):
         self.norm = nn.BatchNorm2d(out)
 
     def forward(self, x: Tensor) -> Tensor:
-        signs = sign_activation(shifted(x, *self.shift), self.bias)
+        x = shifted(x, *self.shift)
+        signs = hard_tanh(x + self.bias) if self.weights == "float" else sign_activation(x, self.bias)
         dot: Tensor = F.conv2d(signs, WEIGHTS[self.weights](self.weight, self.temperature).to(signs.dtype))
         if self.weights == "scaled":
             dot = dot * magnitude(self.weight)

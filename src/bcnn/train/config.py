@@ -14,7 +14,7 @@ from bcnn.data.config import DataConfig
 from bcnn.errors import UserError
 
 # What a step does to latent weights before a convolution uses them, see binarize.WEIGHTS.
-Weights = Literal["real", "binary", "scaled", "tanh"]
+Weights = Literal["real", "binary", "scaled", "tanh", "float"]
 FINAL = ("binary", "scaled")  # what a network can be deployed from
 
 

@@ -307,4 +307,5 @@ def describe(step: Step) -> str:
     loss = f"teacher {step.teacher}" if step.teacher != "none" else "labels"
     decay = f"weight decay {step.weight_decay:g}" if step.weight_decay else "no weight decay"
     size = f", images at {step.size:g} of the size" if step.size != 1 else ""
-    return f"binary activations, {step.weights} weights, {step.warmup} + {step.epochs} epochs, lr {step.lr:g}, {decay}, {loss}{size}"
+    activations = "real" if step.weights == "float" else "binary"
+    return f"{activations} activations, {step.weights} weights, {step.warmup} + {step.epochs} epochs, lr {step.lr:g}, {decay}, {loss}{size}"
