@@ -9,8 +9,9 @@ import pytest
 import safetensors.torch
 import torch
 
+import programs
 import tiny
-from bcnn import checkpoint, files
+from bcnn import checkpoint, files, packfile
 from bcnn.checkpoint import Checkpoint, Meta
 from bcnn.errors import UserError
 from bcnn.network import Network
@@ -87,6 +88,9 @@ def test_other_files_are_told_apart(tmp_path):
         checkpoint.read(path)
     with pytest.raises(UserError, match="no checkpoint at"):
         checkpoint.read(tmp_path / "nothing")
+    packfile.save(programs.of_config(tiny.NETWORK), tmp_path / "model.bcnn")
+    with pytest.raises(UserError, match="is a packed file already"):
+        checkpoint.read(tmp_path / "model.bcnn")
     with pytest.raises(UserError, match="not a run folder"):
         checkpoint.read(tmp_path)
 

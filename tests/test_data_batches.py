@@ -189,9 +189,9 @@ def test_crops_have_the_asked_ratio_in_pixels_whatever_the_shape_of_the_image():
 def test_streaming_cuts_boxes_that_leave_the_image():
     image = Image.new("RGB", (10, 10), (200, 0, 0))
     box = np.array([0.5, 0.0, 1.0, 1.0, 0.0], np.float32)
-    cut = augment.cut_image(image, box, (10, 10))
-    assert (cut[:5, :, 0] == 200).all()
-    assert (cut[5:] == 0).all()
+    cut = augment.cut_image(image, box, (10, 10), outside=(1, 2, 3))
+    assert (cut[:5] == (200, 0, 0)).all()
+    assert (cut[5:] == (1, 2, 3)).all()
 
 
 def test_strict_stops_at_the_first_unreadable_image():

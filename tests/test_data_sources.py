@@ -112,3 +112,10 @@ def test_digits_are_rgb_bytes_of_ten_classes():
     assert found.train.items.dtype == np.uint8
     assert found.train.items.max() == 255
     assert sorted(set(found.val.labels.tolist())) == list(range(10))
+
+
+def test_a_folder_with_evaluation_images_alone_is_not_read_as_a_class(tmp_path):
+    for split in ("val", "test"):
+        photo(tmp_path / split / "ant" / "0.png")
+    with pytest.raises(UserError, match=r"has no training images: expected .*train/CLASS/\*.jpg beside test/val"):
+        sources.find(str(tmp_path))

@@ -164,3 +164,14 @@ def test_resuming_nothing_is_an_error(tmp_path):
 def test_run_killed_before_its_first_checkpoint_starts_again(tmp_path):
     RunFolder(tmp_path / "run").create(tiny.config(steps=(replace(tiny.STEP1, warmup=0),)))
     assert train(None, tmp_path / "run", resume=True)["accuracy"]
+
+
+def test_resuming_with_another_number_of_processes_is_said(tmp_path, capsys):
+    folder = tmp_path / "run"
+    with pytest.raises(Stopped):
+        train(tiny.config(), folder, stop_after=2)
+    info = RunFolder(folder).read_info()
+    RunFolder(folder).write_info({**info, "processes": 2})
+    with pytest.raises(Stopped):
+        train(None, folder, resume=True, stop_after=3)
+    assert "began with 2 processes, goes on with 1: as good, but not the same bits" in capsys.readouterr().err

@@ -108,6 +108,10 @@ def read(path: str | Path) -> Checkpoint:
             header: Mapping[str, str] = file.metadata() or {}
             if header.get("format") != FORMAT:
                 found = header.get("format", "none")
+                if "program" in header:
+                    raise UserError(
+                        f"{path} is a packed file already, not a checkpoint; look into it with: bcnn info {path}"
+                    )
                 raise UserError(f"{path} is no checkpoint of this version: format {found!r}, expected {FORMAT!r}")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         network = network_config.from_dict(json.loads(header["network"]))

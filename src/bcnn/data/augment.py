@@ -66,13 +66,17 @@ def cut(x: Tensor, boxes: Tensor, size: tuple[int, int]) -> Tensor:
     return F.grid_sample(x, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
 
 
-def cut_image(image: Image.Image, box: Boxes, size: tuple[int, int]) -> NDArray[np.uint8]:
-    """The same for one image of any size, for data that streams: H,W,3."""
+def cut_image(
+    image: Image.Image, box: Boxes, size: tuple[int, int], outside: tuple[int, int, int]
+) -> NDArray[np.uint8]:
+    """The same for one image of any size, for data that streams: H,W,3. `outside` is the mean colour."""
     y, x, height, width, flip = (float(v) for v in box)
     edges = (x * image.width, y * image.height, (x + width) * image.width, (y + height) * image.height)
     if x < 0 or y < 0 or x + width > 1 or y + height > 1:
-        image = image.crop(tuple(round(e) for e in edges))  # type: ignore[arg-type]  # black outside
-        image = image.resize(size[::-1], Image.Resampling.BILINEAR)
+        left, top, right, bottom = (round(e) for e in edges)
+        canvas = Image.new("RGB", (right - left, bottom - top), outside)
+        canvas.paste(image, (-left, -top))
+        image = canvas.resize(size[::-1], Image.Resampling.BILINEAR)
     else:
         image = image.resize(size[::-1], Image.Resampling.BILINEAR, box=edges)
     if flip:

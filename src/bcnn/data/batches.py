@@ -104,7 +104,8 @@ class Data:
                 x = augment.cut(x, torch.from_numpy(boxes[index]).to(device), size)
                 yield Batch(x, torch.from_numpy(self.train.labels[index]).to(device), index)
             return
-        dataset = CutFiles(self.train.files, size, draws)
+        red, green, blue = (round(255 * channel) for channel in self.mean)
+        dataset = CutFiles(self.train.files, size, draws, (red, green, blue))
         for pixels, index, skipped in stream(dataset, chosen, self.config.workers):
             for file, sentence in skipped:
                 self.unreadable.add(file, sentence)

@@ -111,6 +111,8 @@ def _folders(root: Path, strict: bool, split: str) -> Source:
     found = _listing(train_root)
     if not found:
         raise UserError(f"{train_root} has no class folders; expected {train_root}/CLASS/*.jpg")
+    if not has_train and set(found) <= {"val", "test"}:
+        raise UserError(f"{root} has no training images: expected {root}/train/CLASS/*.jpg beside {'/'.join(found)}")
     for name in [name for name, files in found.items() if not files]:
         if strict:
             raise UserError(f"class {name!r} has no image in {train_root}")

@@ -28,6 +28,7 @@ class CutFiles(Dataset[Item]):
     files: Sequence[Path]
     size: tuple[int, int]
     draws: augment.Draws
+    outside: tuple[int, int, int]  # the colour around an image that a crop leaves
 
     def __getitem__(self, index: int) -> Item:
         skipped: Skipped = []
@@ -39,7 +40,7 @@ class CutFiles(Dataset[Item]):
                 skipped.append((str(file), str(error)))
                 continue
             (box,) = augment.boxes(self.draws[candidate : candidate + 1], image.width / image.height)
-            return augment.cut_image(image, box, self.size), candidate, skipped
+            return augment.cut_image(image, box, self.size, self.outside), candidate, skipped
         raise UserError(f"none of the {len(self.files)} training images can be read")
 
 

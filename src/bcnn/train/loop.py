@@ -73,7 +73,7 @@ class Trainer:
         share = self.batch // self.world
         if self.batch < self.config.batch:
             self.terminal.say(f"batch of {self.config.batch} lowered to the {self.batch} training images", "yellow")
-            self.part = min(self.part, share)
+            self.part = share  # batch norm sees all of it
         if self.batch % self.world or share % self.part:
             raise UserError(
                 f"a batch of {self.batch} in parts of {self.part} cannot be shared by {self.world} processes; "

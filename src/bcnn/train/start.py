@@ -44,13 +44,15 @@ def train(config: TrainConfig | None, out: str | Path, resume: bool = False, sto
 
 
 def _train(config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int, device: str) -> dict[str, Any]:
-    rank, _ = distributed.rank_world()
+    rank, world = distributed.rank_world()
     if not resume:
         check_names(config)
     data = open_data(config.data, config.network.image_size)
-    notes = list(data.notes)
+    notes = [f"data: {note}" for note in data.notes]
     if config.network.classes != len(data.classes):
-        notes.append(f"{len(data.classes)} classes: the network's decoder gets as many, not {config.network.classes}")
+        notes.append(
+            f"data: {len(data.classes)} classes: the network's decoder gets as many, not {config.network.classes}"
+        )
         config = dataclasses.replace(config, network=config.network.replace(classes=len(data.classes)))
     if not resume:
         distributed.wait_for_all()  # nobody has made the folder yet
@@ -64,10 +66,13 @@ def _train(config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int
     per_epoch = len(data.train) // min(config.batch, len(data.train))
     total = sum(step.total_epochs for step in config.steps) * per_epoch
     done_updates = int(last.progress["updates"]) if last else 0
+    if last is not None:
+        notes = []  # said when the run began
+        if info.get("processes", world) != world:
+            notes = [f"began with {info['processes']} processes, goes on with {world}: as good, but not the same bits"]
     with Interrupt(stop_after) as interrupt, Terminal(total, done_updates, quiet=rank != 0) as terminal:
-        if not resume or last is None:
-            for note in notes:
-                terminal.say(f"data: {note}", "yellow")
+        for note in notes:
+            terminal.say(note, "yellow")
         terminal.say(
             f"{config.recipe}: {len(data.train):,} training and {len(data.val):,} evaluation images, "
             f"{len(data.classes)} classes, {config.network.name} at {data.size[0]} x {data.size[1]}, into {folder.path}"
