@@ -41,8 +41,9 @@ def quickstart(
     import bcnn
     from bcnn import verify_torch
     from bcnn.audit import audit
+    from bcnn.cli import quickstart_shipped
     from bcnn.cli.deploy import print_checks, size_table
-    from bcnn.cli.quickstart_page import Quickstart, Sample, page
+    from bcnn.cli.quickstart_page import Quickstart, Sample, page, shown
     from bcnn.cli.train import free_folder
     from bcnn.compare import normalised
     from bcnn.counts import count
@@ -98,11 +99,24 @@ def quickstart(
     times = _race(engine, verify_torch.logits(network, meta), test.pixels[:1])
     out.print(Columns([_picture(sample) for sample in samples[:4]], padding=(0, 3)))
 
-    out.print(Rule("7. look at it"))
+    out.print(Rule("7. the models that come with the package"))
+    firsts = [samples.index(sample) for sample in shown(samples, misses=0)]
+    known = quickstart_shipped.classify(test.pixels[firsts], [samples[i].label for i in firsts])
+
+    out.print(Rule("8. look at it"))
     with err.status("Building a binary network for sin(x) / x, as in section 3 of the paper ..."):
         drawn = _approximator(folder / "approximator.png")
     found = Quickstart(
-        RunFolder(folder), tree, len(report.matrix), sizes, floats, samples, times, engine.isa, drawn.read_bytes()
+        RunFolder(folder),
+        tree,
+        len(report.matrix),
+        sizes,
+        floats,
+        samples,
+        times,
+        engine.isa,
+        drawn.read_bytes(),
+        quickstart_shipped.section(known),
     )
     write_atomic(folder / "index.html", page(found).encode())
     out.print(f"open {folder / 'index.html'} in a browser; next: bcnn info {packed}", highlight=False, soft_wrap=True)
