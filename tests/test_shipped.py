@@ -107,11 +107,11 @@ def test_models_load_and_answer_without_torch():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_a_packed_file_is_evaluated_without_torch(tmp_path):
-    code = "import sys; sys.modules['torch'] = None\n"
-    code += "from bcnn.measure import measure; result = measure('digits')\n"
-    code += "assert result.scores.top1 == result.card.top1, (result.scores.top1, result.card.top1)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=tmp_path)
+def test_a_packed_file_is_evaluated_without_torch():
+    code = "import sys; from bcnn.measure import measure; result = measure('digits')\n"
+    code += "assert result.scores.top1 == result.card.top1, (result.scores.top1, result.card.top1)\n"
+    code += "assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_models_are_listed_with_size_and_accuracy():
@@ -158,7 +158,7 @@ def test_class_folders_may_have_other_names_than_the_labels(tmp_path):
     """Imagenette's folders are WordNet numbers; people read words."""
     program = packfile.read(shipped.find("digits"))
     plain = {**program.provenance[card.KEY], "folders": [f"n{i:08}" for i in range(10)]}
-    words = tuple("zero one two three four five six seven eight nine".split())
+    words = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
     packfile.save(
         bcnn.program.Program(program.ops, program.names, words, 1.0, {card.KEY: plain}), tmp_path / "words.bcnn"
     )
@@ -167,7 +167,7 @@ def test_class_folders_may_have_other_names_than_the_labels(tmp_path):
             (tmp_path / split / f"n{i:08}").mkdir(parents=True)
             Image.new("RGB", (8, 8)).save(tmp_path / split / f"n{i:08}" / "black.png")
     (tmp_path / "val" / "n00000003" / "broken.png").write_bytes(b"no image")
-    output = run("eval", tmp_path / "words.bcnn", "--data", tmp_path, "--picture", tmp_path / "c.png").output
+    output = run("eval", tmp_path / "words.bcnn", "--data", tmp_path, "--picture", tmp_path / "c.png").stdout
     assert "three" in output
     assert "n00000003" not in output
     assert "top-1 10.00%, top-5 50.00% over 10 images" in output  # all black: one answer for all

@@ -88,7 +88,7 @@ MODELS = {
         title="Handwritten digits of 8 x 8 pixels",
         about="Reads a handwritten digit from 8 x 8 grey pixels, light on dark. The network that `make quickstart` trains.",
         limits="Toy data: one centred digit, light strokes on a dark ground, 8 x 8 pixels. Photos of paper, dark ink or several digits do not work.",
-        data="digits of scikit-learn",
+        data="scikit-learn's digits",
         licence="Optical Recognition of Handwritten Digits by E. Alpaydin and C. Kaynak, from the UCI repository (CC BY 4.0), as included in scikit-learn.",
     ),
 }

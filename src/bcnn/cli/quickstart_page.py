@@ -43,6 +43,9 @@ th { font-weight: 600; color: var(--soft) } th:first-child, td:first-child { tex
 .samples figure { background: var(--card); border-radius: .6rem; padding: .6rem; border: 2px solid transparent } .samples .wrong { border-color: var(--bad) }
 .samples img { width: 100%; image-rendering: pixelated; border-radius: .3rem; display: block; margin-bottom: .4rem }
 .samples span { display: flex; justify-content: space-between }
+.photos { display: grid; gap: .9rem; grid-template-columns: repeat(auto-fit, minmax(19rem, 1fr)); margin: 1.2rem 0 }
+.photos figure { background: var(--card); border-radius: .6rem; padding: .7rem } .photos img { width: 100%; border-radius: .3rem; display: block; margin-bottom: .5rem }
+.photos .bar { grid-template-columns: 8.5rem 1fr 4rem; margin: .15rem 0 } .photos .track { grid-row: auto; grid-column: auto; height: .8rem }
 @media (max-width: 40rem) { .bar { grid-template-columns: 1fr auto } .track { grid-row: 2; grid-column: 1 / 3 } body { margin-top: 1rem } }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e5e7eb; --soft: #9ca3af; --line: #374151; --card: #27292d; --page: #1a1a1a; --bit: #60a5fa; --real: #64748b; --bad: #f87171 }
