@@ -85,7 +85,7 @@ MODELS = {
         "and without a stated licence for the single images. The images are not part of this package, only weights trained on them.",
     ),
     "digits": About(
-        title="Handwritten digits of 8 x 8 pixels",
+        title="Ten handwritten digits",
         about="Reads a handwritten digit from 8 x 8 grey pixels, light on dark. The network that `make quickstart` trains.",
         limits="Toy data: one centred digit, light strokes on a dark ground, 8 x 8 pixels. Photos of paper, dark ink or several digits do not work.",
         data="scikit-learn's digits",

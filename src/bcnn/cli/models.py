@@ -29,8 +29,8 @@ def models() -> None:
     from bcnn.engine import Engine, binary_macs
     from bcnn.packfile import open_packed
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("name", "what", "classes", "input", "binary MACs", "bytes", "top-1", "ms an image"):
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))  # 80 columns
+    for heading in ("name", "what", "input", "binary\nMACs", "bytes", "top-1", "ms"):
         table.add_column(heading, justify="left" if heading in ("name", "what") else "right")
     for name in shipped.names():
         packed = open_packed(shipped.find(name))
@@ -41,13 +41,12 @@ def models() -> None:
         table.add_row(
             name,
             escape(found.title) if found else "",
-            f"{len(program.labels)}",
             f"{height} x {width}",
             f"{sum(binary_macs(program, i) for i in range(len(program.ops))) / 1e6:,.1f} M",
             f"{packed.sizes.total:,}",
             f"{found.top1:.2%}" if found else "",
-            f"{times.min:.3g}",
+            f"{times.min:.2g}",
         )
     out.print(table)
-    out.print("top-1: the packed file in the engine, on the whole evaluation split; more: bcnn info NAME", style="dim")
-    out.print(f"ms an image: the fastest of {ROUNDS} runs on one thread of this machine", style="dim")
+    out.print("top-1: the packed file, in the engine, on the whole evaluation split of its data", style="dim")
+    out.print(f"ms: one image, the fastest of {ROUNDS} runs on one thread here; more: bcnn info NAME", style="dim")
