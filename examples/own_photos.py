@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import bcnn
+from bcnn.measure import measure
 from bcnn.recipes import recipe
-from bcnn.train.measure import measure
 from bcnn.train.start import train
 from bcnn.verify import verify
 
@@ -32,7 +32,7 @@ def main() -> None:
 
     # A run is a complete config, and a variant replaces fields. The number of classes follows from the folders.
     base = recipe("imagenette")
-    step1, step2 = base.steps
+    step1, step2 = (replace(step, size=1.0) for step in base.steps[:2])  # the recipe begins with smaller images
     config = replace(
         base,
         recipe="own-photos",

@@ -4,7 +4,7 @@
     python examples/video.py model.bcnn 0                webcam number 0 (the same; stop with Ctrl-C)
     python examples/video.py model.bcnn cat.gif          an animated GIF, or a folder of frames in the order of their names
 
-model.bcnn is what `bcnn pack` or examples/own_photos.py wrote. Frames are resized and cropped as in evaluation.
+model.bcnn is what `bcnn pack` or examples/own_photos.py wrote; a name from `bcnn models` works too. Frames are resized and cropped as in evaluation.
 """
 
 import argparse

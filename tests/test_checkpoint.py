@@ -14,6 +14,7 @@ import tiny
 from bcnn import checkpoint, files, packfile
 from bcnn.checkpoint import Checkpoint, Meta
 from bcnn.errors import UserError
+from bcnn.measure import is_checkpoint
 from bcnn.network import Network
 
 META = Meta((0.1, 0.2, 0.3), (0.5, 0.6, 0.7), tuple("0123456789"), 0.875, {"recipe": "tiny"})
@@ -53,7 +54,7 @@ def test_load_gives_the_network_in_eval_mode_and_its_meta(tmp_path):
         assert meta == META
         assert not loaded.training
         assert torch.equal(loaded(x), network(x))
-    assert checkpoint.is_checkpoint(tmp_path / "last.safetensors")
+    assert is_checkpoint(tmp_path / "last.safetensors")
 
 
 def test_scaled_weights_are_folded_into_batch_norm_by_load(tmp_path):
@@ -82,8 +83,8 @@ def test_damaged_file_is_one_sentence(tmp_path, cut):
 def test_other_files_are_told_apart(tmp_path):
     path = tmp_path / "other.safetensors"
     safetensors.torch.save_file({"x": torch.zeros(1)}, path)
-    assert not checkpoint.is_checkpoint(path)
-    assert not checkpoint.is_checkpoint(tmp_path / "nothing")
+    assert not is_checkpoint(path)
+    assert not is_checkpoint(tmp_path / "nothing")
     with pytest.raises(UserError, match="no checkpoint of this version"):
         checkpoint.read(path)
     with pytest.raises(UserError, match="no checkpoint at"):

@@ -16,12 +16,17 @@ __version__ = "0.1.0"
 __all__ = ["Level", "NetworkConfig", "UserError", "__version__", "load", "pack", "preset"]
 
 
-def load(path: str | Path, isa: str | None = None, threads: int | None = None) -> Engine:
-    """The engine for a packed file: `bcnn.load("model.bcnn")("photo.jpg")` gives logits."""
+def load(model: str | Path, isa: str | None = None, threads: int | None = None) -> Engine:
+    """The engine for a shipped model or a packed file: `bcnn.load("imagenette").predict("photo.jpg")`.
+
+    A name without suffix, such as "imagenette", is the model of that name in the package (`bcnn models` lists them), whatever
+    lies in the current folder; "./imagenette" and "imagenette.bcnn" are files.
+    """
     from bcnn.engine import Engine
     from bcnn.packfile import read
+    from bcnn.shipped import find
 
-    return Engine(read(path), isa=isa, threads=threads)
+    return Engine(read(find(model)), isa=isa, threads=threads)
 
 
 def pack(checkpoint: str | Path, path: str | Path) -> Sizes:

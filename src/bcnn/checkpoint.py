@@ -90,16 +90,6 @@ def find(path: str | Path) -> Path:
     return path
 
 
-def is_checkpoint(path: str | Path) -> bool:
-    """Whether a file is one of ours, by its header alone (a packed file is a safetensors file too)."""
-    try:
-        with safetensors.safe_open(str(path), "np") as file:
-            header: Mapping[str, str] = file.metadata() or {}
-            return header.get("format", "").startswith("bcnn-checkpoint")
-    except (OSError, safetensors.SafetensorError):
-        return False
-
-
 def read(path: str | Path) -> Checkpoint:
     """A file's content; whatever is wrong with it becomes one sentence."""
     path = find(path)

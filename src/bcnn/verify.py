@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bcnn import images, packfile
+from bcnn import card, images, packfile
 from bcnn import program as p
 from bcnn.errors import UserError
 from bcnn.interpret import interpret, interpret_maps
@@ -168,8 +168,8 @@ def spread(files: list[Path], limit: int) -> list[Path]:
 
 
 def classes_of(files: list[Path], folder: Path, program: p.Program) -> NDArray[np.int64] | None:
-    """The class of every image by the name of its folder, if those names are the program's labels."""
-    names = [file.relative_to(folder).parts[0] for file in files]
-    if not set(names) <= set(program.labels):
+    """The class of every image by the name of its folder, if those names are the classes that the program was trained on."""
+    names, known = [file.relative_to(folder).parts[0] for file in files], card.folders(program)
+    if not set(names) <= set(known):
         return None
-    return np.array([program.labels.index(name) for name in names])
+    return np.array([known.index(name) for name in names])

@@ -1,8 +1,9 @@
-"""int8 MobileNetV1 1.0, 224x224: the real-valued rival at the paper's accuracy (70.6 %), on ONNX Runtime and on OpenVINO.
+"""int8 MobileNetV1 1.0: at 224x224 the real-valued rival at the paper's accuracy (70.6 %), on ONNX Runtime and on OpenVINO.
 
 Both read one ONNX model in QDQ form (quantize and dequantize around float operators), which each turns into its own int8
 kernels; that they did is checked. Batch norms are folded, so a layer is a convolution, a bias and ReLU6, and that is the
-saturation of uint8 with scale 6 / 255. Weights are random: time does not depend on them.
+saturation of uint8 with scale 6 / 255. Weights are random: time does not depend on them. Other input sizes and numbers of
+classes give the same layers on smaller maps.
 """
 
 from __future__ import annotations
@@ -21,10 +22,9 @@ from bcnn.bench.check import WrongResultError
 from bcnn.bench.onnx_runtime import session
 from bcnn.bench.rival import Job, Rival
 
-SIZE, CLASSES = 224, 1000
 # Channels made and stride of the 13 pairs of a depth wise 3x3 and a pointwise 1x1 convolution.
 PAIRS = [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1)]
-MACS = 568_740_352  # the 569 M of its paper, checked against the model built here
+MACS = 568_740_352  # the 569 M of its paper (224, 1000 classes), checked against the model built here
 RELU6 = np.float32(6 / 255)
 # 7 bits: without VNNI, AVX2 adds pairs of uint8 x int8 products in 16 bits, and 2 * 255 * 63 is below 2^15.
 MAX_WEIGHT = 63
@@ -81,15 +81,15 @@ class _Builder:
         return self.activation(y)
 
 
-def mobilenet_model() -> onnx.ModelProto:
-    """uint8 image 1,224,224,3 -> logits 1,1000."""
+def mobilenet_model(side: int = 224, classes: int = 1000) -> tuple[onnx.ModelProto, int]:
+    """uint8 image 1,side,side,3 -> logits 1,classes; and its MACs."""
     b = _Builder()
     image_scale = np.float32(1 / 64)  # (u - 128) / 64 lies in [-2, 2)
     zero = b.constant(np.array(128, np.uint8))
     x = b.node("Transpose", "image", perm=[0, 3, 1, 2])
     x = b.node("DequantizeLinear", x, b.constant(np.array(image_scale)), zero)
-    x = b.conv(x, SIZE, 3, 3, 32, 2, image_scale)
-    size, channels = SIZE // 2, 32
+    x = b.conv(x, side, 3, 3, 32, 2, image_scale)
+    size, channels = side // 2, 32
     for out, stride in PAIRS:
         x = b.conv(x, size, 3, channels, channels, stride, RELU6)
         size //= stride
@@ -97,47 +97,51 @@ def mobilenet_model() -> onnx.ModelProto:
         channels = out
     x = b.activation(b.node("GlobalAveragePool", x))
     x = b.node("Reshape", x, b.constant(np.array([1, -1])))
-    weight, bias = b.weight(CLASSES, channels, input_scale=RELU6)
-    b.macs += CLASSES * channels
+    weight, bias = b.weight(classes, channels, input_scale=RELU6)
+    b.macs += classes * channels
     logits = b.node("Gemm", x, weight, bias, transB=1)
-    if b.macs != MACS:
+    if (side, classes) == (224, 1000) and b.macs != MACS:
         raise WrongResultError(f"MobileNetV1 has {b.macs} MACs, not {MACS}")
-    image = helper.make_tensor_value_info("image", TensorProto.UINT8, [1, SIZE, SIZE, 3])
-    output = helper.make_tensor_value_info(logits, TensorProto.FLOAT, [1, CLASSES])
+    image = helper.make_tensor_value_info("image", TensorProto.UINT8, [1, side, side, 3])
+    output = helper.make_tensor_value_info(logits, TensorProto.FLOAT, [1, classes])
     graph = helper.make_graph(b.nodes, "mobilenet", [image], [output], b.constants)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), b.macs
 
 
-def mobilenet_image() -> NDArray[np.uint8]:
-    return np.random.default_rng(1).integers(0, 256, (1, SIZE, SIZE, 3), dtype=np.uint8)
+def mobilenet_image(side: int = 224) -> NDArray[np.uint8]:
+    return np.random.default_rng(1).integers(0, 256, (1, side, side, 3), dtype=np.uint8)
 
 
-def _check(model: onnx.ModelProto, logits: NDArray[np.float32]) -> str:
+def _check(model: onnx.ModelProto, image: NDArray[np.uint8], logits: NDArray[np.float32]) -> str:
     """Against the literal meaning of the model: every quantize, float operator and dequantize computed as it stands."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     literal = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    want = literal.run(None, {"image": mobilenet_image()})[0]
+    want = literal.run(None, {"image": image})[0]
     error = float(np.abs(logits - want).max() / want.std())
     if not error <= TOLERANCE:
         raise WrongResultError(f"MobileNetV1's logits are off by {error:.2f} of their spread")
     return f"float run of the QDQ model, logits within {error:.0e} of their spread"
 
 
-COMPUTES = "MobileNetV1 1.0 int8, 569 M MACs"
+def _like(job: Job) -> tuple[onnx.ModelProto, NDArray[np.uint8], str]:
+    """The model for the job's input size and classes, an image for it, and what it computes."""
+    side, classes = job.image.shape[0], job.program.shapes[-1][2]
+    model, macs = mobilenet_model(side, classes)
+    return model, mobilenet_image(side), f"MobileNetV1 1.0 int8 at {side} x {side}, {macs / 1e6:.0f} M MACs"
 
 
 def on_onnx_runtime(job: Job) -> Rival:
-    model, image = mobilenet_model(), mobilenet_image()
+    model, image, computes = _like(job)
     timed = session(model, job.threads)
-    checked = _check(model, timed.run(None, {"image": image})[0])
+    checked = _check(model, image, timed.run(None, {"image": image})[0])
     integer = _integer_convolutions(model)
     if integer != 1 + 2 * len(PAIRS):
         raise WrongResultError(f"only {integer} convolutions run in int8")
     return Rival(
         "ONNX Runtime, MobileNetV1 int8",
-        f"{COMPUTES}, {integer} x QLinearConv",
+        f"{computes}, {integer} x QLinearConv",
         lambda: timed.run(None, {"image": image}),
         checked,
     )
@@ -159,13 +163,13 @@ def on_openvino(job: Job) -> Rival:
 
     from bcnn.bench.openvino_runtime import compile_model, has_bf16, primitives, runner
 
-    model, image = mobilenet_model(), mobilenet_image()
+    model, image, computes = _like(job)
     read = openvino.Core().read_model(model.SerializeToString())
     timed = compile_model(read, job.threads, "bf16" if has_bf16() else "f32")
-    checked = _check(model, timed([image])[0])
+    checked = _check(model, image, timed([image])[0])
     ran = primitives(timed, "Convolution")
     integer = sum(count for name, count in ran.items() if name.endswith("_I8"))
     if integer < 2 * len(PAIRS):  # it prefers float32 for the first layer, 2 % of the MACs, on some processors
         raise WrongResultError(f"only {integer} convolutions run in int8: {dict(ran)}")
     kernels = ", ".join(f"{count} x {name.split()[1]}" for name, count in ran.items())
-    return Rival("OpenVINO, MobileNetV1 int8", f"{COMPUTES}, {kernels}", runner(timed, image), checked)
+    return Rival("OpenVINO, MobileNetV1 int8", f"{computes}, {kernels}", runner(timed, image), checked)

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from bcnn import packfile
+from bcnn import packfile, shipped
 from bcnn.bench.check import WrongResultError
 from bcnn.bench.rival import Job, Rival, SkippedError
 from bcnn.bench.sample import sample_image, sample_program
 from bcnn.bench.timing import Times, facts, interleave
-from bcnn.config import PRESETS, NetworkConfig, resolve
+from bcnn.config import PRESETS, NetworkConfig, from_dict, resolve
 
 Maker = Callable[[Job], Rival]
 ENGINE = "this engine"
@@ -52,9 +52,13 @@ def _torch_compiled(job: Job) -> Rival:
 
 
 def _with_network(job: Job) -> Job:
-    if job.network is None:
-        raise SkippedError("a packed file holds no torch network; time a preset instead")
-    return job
+    """A packed file holds no torch network, but where it says of which config it is, one with random parameters takes as long."""
+    if job.network is not None:
+        return job
+    config = job.program.provenance.get("config")
+    if not isinstance(config, dict) or "network" not in config:
+        raise SkippedError("this packed file does not say of which config it is; time a preset instead")
+    return job_of(from_dict(config["network"]), job.threads)
 
 
 def _onnx_float(job: Job) -> Rival:
@@ -78,18 +82,19 @@ def _openvino(job: Job) -> Rival:
 def _onnx_mobilenet(job: Job) -> Rival:
     from bcnn.bench import mobilenet
 
-    return mobilenet.on_onnx_runtime(_large(job))
+    return mobilenet.on_onnx_runtime(_fits_mobilenet(job))
 
 
 def _openvino_mobilenet(job: Job) -> Rival:
     from bcnn.bench import mobilenet
 
-    return mobilenet.on_openvino(_large(job))
+    return mobilenet.on_openvino(_fits_mobilenet(job))
 
 
-def _large(job: Job) -> Job:
-    if job.image.shape[:2] != (224, 224):
-        raise SkippedError("it is the rival of networks on 224 x 224 images only")
+def _fits_mobilenet(job: Job) -> Job:
+    height, width = job.image.shape[:2]
+    if height != width or height % 32:
+        raise SkippedError("it halves a square image five times: its side must be a multiple of 32")
     return job
 
 
@@ -106,10 +111,11 @@ MAKERS: dict[str, Maker] = {
 
 
 def job(model: str, threads: int = 1) -> Job:
-    """What a user names: a packed file, or a preset or config file, which gets random parameters."""
+    """What a user names: a shipped model or a packed file, or a preset or config file, which gets random parameters."""
     path = Path(model)
-    if model not in PRESETS and (path.suffix == ".bcnn" or (path.is_file() and path.suffix not in (".json", ".toml"))):
-        program = packfile.read(path)
+    a_file = path.suffix == ".bcnn" or (path.is_file() and path.suffix not in (".json", ".toml"))
+    if model in shipped.names() or (model not in PRESETS and a_file):
+        program = packfile.read(shipped.find(model))
         return Job(program, sample_image(*program.shapes[0][:2]), threads)
     return job_of(resolve(model), threads)
 

@@ -18,7 +18,7 @@ ROUNDS = 30  # about 40 s for all rivals on the paper's network
 @app.command()
 def bench(
     model: Annotated[
-        str, typer.Argument(help="A packed file, a preset, or a config file (.json, .toml).")
+        str, typer.Argument(help="A shipped model, a packed file, a preset, or a config file (.json, .toml).")
     ] = "imagenet",
     threads: Annotated[int, typer.Option(min=1, help="Threads of every contestant.")] = 1,
     rounds: Annotated[int, typer.Option(min=1, help="Turns: each contestant is timed once a turn.")] = ROUNDS,

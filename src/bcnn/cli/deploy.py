@@ -13,8 +13,10 @@ from rich.table import Table
 
 from bcnn.cli.app import app, err, out
 from bcnn.errors import UserError
+from bcnn.shipped import DEFAULT
 
 if TYPE_CHECKING:
+    from bcnn.card import Card
     from bcnn.packfile import Packed, Sizes
 
 # All that the engine's source has; a build holds those of its processor family.
@@ -48,7 +50,8 @@ def pack(
 @app.command()
 def info(
     model: Annotated[
-        Path | None, typer.Argument(help="A packed file. Without one: this machine's instruction sets.")
+        str | None,
+        typer.Argument(help="A shipped model or a packed file. Without one: this machine's instruction sets."),
     ] = None,
 ) -> None:
     """Show what a packed file holds, to the byte; or which instruction sets the engine has here.
@@ -56,26 +59,32 @@ def info(
     \b
     Examples:
       bcnn info                instruction sets of this machine
+      bcnn info imagenette
       bcnn info model.bcnn
     """
     if model is None:
         out.print(_isa_table())
         return
+    from bcnn import card, shipped
     from bcnn.packfile import open_packed
 
-    packed = open_packed(model)
+    packed = open_packed(shipped.find(model))
     out.print(_op_table(packed))
     out.print(size_table(packed.sizes))
     labels = packed.program.labels
     if labels:
         out.print(f"Classes: {len(labels)} ({escape(', '.join(labels[:5]))}{', ...' if len(labels) > 5 else ''})")
-    out.print("Provenance:", escape(json.dumps(packed.program.provenance, indent=2)))
+    provenance = packed.program.provenance
+    if found := card.of(packed.program):
+        out.print(_card_text(found), highlight=False)
+        provenance = {key: value for key, value in provenance.items() if key != card.KEY}
+    out.print("Provenance:", escape(json.dumps(provenance, indent=2)))
     out.print(f"Hashes: all {len(packed.hashes)} are right. Test vectors: {len(packed.test_seeds)}.")
 
 
 @app.command()
 def verify(
-    model: Annotated[Path, typer.Argument(help="A packed file.")],
+    model: Annotated[str, typer.Argument(help="A shipped model or a packed file.")],
     checkpoint: Annotated[
         Path | None, typer.Option(help="The checkpoint it came from: compare with torch, too.")
     ] = None,
@@ -86,10 +95,12 @@ def verify(
 
     \b
     Examples:
-      bcnn verify model.bcnn
+      bcnn verify imagenette
       bcnn verify model.bcnn --checkpoint runs/cifar10 --data photos/
     """
-    raise typer.Exit(int(not print_checks(model, checkpoint, data, limit)))
+    from bcnn.shipped import find
+
+    raise typer.Exit(int(not print_checks(find(model), checkpoint, data, limit)))
 
 
 def print_checks(model: Path, checkpoint: Path | None = None, data: Path | None = None, limit: int = 1000) -> bool:
@@ -110,7 +121,7 @@ def print_checks(model: Path, checkpoint: Path | None = None, data: Path | None 
 @app.command()
 def predict(
     photos: Annotated[list[Path], typer.Argument(help="Images, or folders of images.")],
-    model: Annotated[Path, typer.Option("--model", "-m", help="A packed file.")],
+    model: Annotated[str, typer.Option("--model", "-m", help="A shipped model or a packed file.")] = DEFAULT,
     top: Annotated[int, typer.Option(min=1, help="How many labels to show for an image.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -118,7 +129,8 @@ def predict(
 
     \b
     Examples:
-      bcnn predict cat.jpg --model model.bcnn
+      bcnn predict photo.jpg                    ten classes of photos: bcnn models
+      bcnn predict photo.jpg --model cifar10
       bcnn predict photos/ -m model.bcnn --top 1 --json
     """
     from rich.progress import track
@@ -126,8 +138,9 @@ def predict(
     from bcnn import images
     from bcnn.engine import Engine
     from bcnn.packfile import read
+    from bcnn.shipped import find
 
-    program = read(model)
+    program = read(find(model))
     engine = Engine(program)
     answers: list[dict[str, Any]] = []
     unread = 0
@@ -150,6 +163,9 @@ def predict(
                 name = "" if row else escape(answer["image"])
                 table.add_row(name, escape(best["label"]), f"{best['probability']:.1%}")
         out.print(table)
+        if model == DEFAULT:  # perhaps not chosen, so say what it can answer at all
+            known = f"{model} knows {len(program.labels)} classes and nothing else: {', '.join(program.labels)}"
+            err.print(escape(known), style="dim", highlight=False, soft_wrap=True)
     raise typer.Exit(2 if unread else 0)
 
 
@@ -174,6 +190,17 @@ def size_table(sizes: Sizes) -> Table:
     table.add_row("header", f"{sizes.header:,}", end_section=True)
     table.add_row("file", f"{sizes.total:,}")
     return table
+
+
+def _card_text(card: Card) -> str:
+    steps = ", ".join(f"{share:.2%} after {step}" for step, share in card.steps.items())
+    lines = (
+        card.title,
+        f"Top-1: {card.top1:.2%} of {card.images:,} images of {card.data} in the engine ({card.measured}); torch chooses the same class for {card.agreement:.2%}",
+        f"Trained: {steps}; {card.minutes:.1f} minutes on {card.hardware}, {card.trained}",
+        f"Cannot: {card.limits}",
+    )
+    return escape("\n".join(lines))
 
 
 def _op_table(packed: Packed) -> Table:

@@ -41,6 +41,7 @@ def quickstart(
     import bcnn
     from bcnn import verify_torch
     from bcnn.audit import audit
+    from bcnn.cli import quickstart_shipped
     from bcnn.cli.deploy import print_checks, size_table
     from bcnn.cli.quickstart_page import Quickstart, Sample, page
     from bcnn.cli.train import free_folder
@@ -98,11 +99,23 @@ def quickstart(
     times = _race(engine, verify_torch.logits(network, meta), test.pixels[:1])
     out.print(Columns([_picture(sample) for sample in samples[:4]], padding=(0, 3)))
 
-    out.print(Rule("7. look at it"))
+    out.print(Rule("7. the models that come with the package"))
+    known = quickstart_shipped.classify(test.pixels, [sample.label for sample in samples])
+
+    out.print(Rule("8. look at it"))
     with err.status("Building a binary network for sin(x) / x, as in section 3 of the paper ..."):
         drawn = _approximator(folder / "approximator.png")
     found = Quickstart(
-        RunFolder(folder), tree, len(report.matrix), sizes, floats, samples, times, engine.isa, drawn.read_bytes()
+        RunFolder(folder),
+        tree,
+        len(report.matrix),
+        sizes,
+        floats,
+        samples,
+        times,
+        engine.isa,
+        drawn.read_bytes(),
+        quickstart_shipped.section(known),
     )
     write_atomic(folder / "index.html", page(found).encode())
     out.print(f"open {folder / 'index.html'} in a browser; next: bcnn info {packed}", highlight=False, soft_wrap=True)

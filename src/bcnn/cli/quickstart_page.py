@@ -43,6 +43,9 @@ th { font-weight: 600; color: var(--soft) } th:first-child, td:first-child { tex
 .samples figure { background: var(--card); border-radius: .6rem; padding: .6rem; border: 2px solid transparent } .samples .wrong { border-color: var(--bad) }
 .samples img { width: 100%; image-rendering: pixelated; border-radius: .3rem; display: block; margin-bottom: .4rem }
 .samples span { display: flex; justify-content: space-between }
+.photos { display: grid; gap: .9rem; grid-template-columns: repeat(auto-fit, minmax(19rem, 1fr)); margin: 1.2rem 0 }
+.photos figure { background: var(--card); border-radius: .6rem; padding: .7rem } .photos img { width: 100%; border-radius: .3rem; display: block; margin-bottom: .5rem }
+.photos .bar { grid-template-columns: 8.5rem 1fr 4rem; margin: .15rem 0 } .photos .track { grid-row: auto; grid-column: auto; height: .8rem }
 @media (max-width: 40rem) { .bar { grid-template-columns: 1fr auto } .track { grid-row: 2; grid-column: 1 / 3 } body { margin-top: 1rem } }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e5e7eb; --soft: #9ca3af; --line: #374151; --card: #27292d; --page: #1a1a1a; --bit: #60a5fa; --real: #64748b; --bad: #f87171 }
@@ -77,6 +80,7 @@ class Quickstart:
     times: dict[str, Times]  # "engine" and "torch": one image, one thread, in turns
     isa: str
     approximator: bytes  # a PNG
+    shipped: str  # the part about the shipped models, see `quickstart_shipped`
 
 
 def page(found: Quickstart) -> str:
@@ -107,7 +111,7 @@ every number here was counted or measured in this one run.</p>
 <h2>How it was trained</h2>
 <p>Step 1 with real weights, step 2 with binary ones, activations binary throughout: {steps}.
 {info["data"]["train"]:,} training images, {info["data"]["val"]:,} test images, seed {info["seed"]}.</p>
-<div class="wide">{_image(curves, "Loss, accuracy, learning rate and latent weights over epochs")}</div>
+<div class="wide">{image(curves, "Loss, accuracy, learning rate and latent weights over epochs")}</div>
 
 <h2>Size</h2>
 {_sizes(found.sizes, found.float_bytes)}
@@ -120,12 +124,13 @@ The engine uses {html.escape(found.isa)}. For larger networks and other rivals: 
 
 <h2>What it sees</h2>
 <p>The first test image of every class, then {_misses(total - right)}.</p>
-<div class="samples">{"".join(_figure(sample) for sample in shown(found.samples))}</div>
+<div class="samples">{"".join(figure(sample) for sample in shown(found.samples))}</div>
 
+{found.shipped}
 <h2>Why it can work: a binary network for any function</h2>
 <p>Section 3 of the paper, built: three layers of 1 bit x 1 bit products come as near to a function as asked,
 here sin(x) / x. The error falls with narrower rectangles (d) and finer heights (Q).</p>
-<div class="wide">{_image(found.approximator, "sin(x) / x and its binary network, the error, and how it falls")}</div>
+<div class="wide">{image(found.approximator, "sin(x) / x and its binary network, the error, and how it falls")}</div>
 
 <h2>Where and when</h2>
 <p class="soft">{"; ".join(f"{key} {html.escape(value)}" for key, value in here.items())}.
@@ -149,13 +154,13 @@ def _misses(wrong: int) -> str:
     )
 
 
-def _figure(sample: Sample) -> str:
+def figure(sample: Sample) -> str:
     buffer = io.BytesIO()
     Image.fromarray(sample.pixels).save(buffer, "PNG")
     rows = "".join(f"<span>{html.escape(name)}<span>{share:.1%}</span></span>" for name, share in sample.predictions)
     truth = f"is a {html.escape(sample.label)}"
     return (
-        f"<figure{'' if sample.right else ' class=wrong'}>{_image(buffer.getvalue(), truth)}"
+        f"<figure{'' if sample.right else ' class=wrong'}>{image(buffer.getvalue(), truth)}"
         f"<figcaption>{truth}; says{rows}</figcaption></figure>"
     )
 
@@ -204,8 +209,8 @@ def _bars(bars: Sequence[tuple[str, str, Sequence[tuple[str, float]]]]) -> str:
     )
 
 
-def _image(content: bytes, text: str) -> str:
-    return f'<img alt="{html.escape(text)}" src="data:image/png;base64,{base64.b64encode(content).decode()}">'
+def image(content: bytes, text: str, kind: str = "png") -> str:
+    return f'<img alt="{html.escape(text)}" src="data:image/{kind};base64,{base64.b64encode(content).decode()}">'
 
 
 def _bytes(size: float) -> str:

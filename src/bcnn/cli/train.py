@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -120,7 +121,7 @@ def print_schedule(config: TrainConfig) -> None:
 
 @app.command(name="eval")
 def evaluate(
-    model: Annotated[str, typer.Argument(help="A run folder, a checkpoint or a packed file.")],
+    model: Annotated[str, typer.Argument(help="A shipped model, a packed file, a run folder or a checkpoint.")],
     data: Annotated[str, typer.Option(help="The data set, as for train; a network of the digits needs none.")] = "",
     split: Annotated[
         str, typer.Option(help="val, test or train folder to measure on; the usual one if not given.")
@@ -128,17 +129,18 @@ def evaluate(
     picture: Annotated[Path, typer.Option(help="Where the confusion matrix goes.")] = Path("confusion.png"),
     strict_data: Annotated[bool, typer.Option("--strict-data", help="Stop at the first unreadable image.")] = False,
 ) -> None:
-    """Measure a trained network: top-1, top-5, accuracy per class, confusion matrix.
+    """Measure a trained network: top-1, top-5, accuracy per class, confusion matrix. A packed file needs no torch.
 
     \b
     Examples:
+      bcnn eval imagenette --data PATH     the shipped model, on the data set's own split
       bcnn eval runs/digits --data digits
       bcnn eval photos.bcnn --data photos --split test
     """
     from rich.progress import Progress
     from rich.table import Table
 
-    from bcnn.train import measure, plots, report
+    from bcnn import measure
 
     check_picture(picture, (".png",))
     with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
@@ -156,7 +158,19 @@ def evaluate(
     out.print(
         f"top-1 {scores.top1:.2%}, top-5 {scores.top5:.2%} over {scores.count:,} images ({result.how})", highlight=False
     )
+    if card := result.card:
+        out.print(
+            f"recorded in the file: top-1 {card.top1:.2%} over {card.images:,} images of {escape(card.data)} "
+            f"({escape(card.engine)}, {escape(card.measured)})",
+            highlight=False,
+            soft_wrap=True,
+        )
     for note in result.notes:
         err.print(f"data: {escape(note)}", style="yellow", highlight=False, soft_wrap=True)
-    picture.write_bytes(report.png(plots.confusion(scores.confusion, classes)))
+    if find_spec("matplotlib") is None:  # an install for the engine alone
+        err.print("no picture of the confusion matrix: that needs matplotlib", style="yellow", highlight=False)
+        return
+    from bcnn.train import plots
+
+    plots.confusion(scores.confusion, classes).savefig(picture, dpi=110)
     out.print(f"confusion matrix: {escape(str(picture))}", highlight=False, soft_wrap=True)

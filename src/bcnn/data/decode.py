@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +70,30 @@ def decode(
     if readable.all():
         return out, images.labels
     return out[readable], images.labels[readable]
+
+
+def batches(
+    images: Images, size: tuple[int, int], crop: float, unreadable: Unreadable, batch: int
+) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
+    """The same a batch at a time, for a data set of any size; a batch of which nothing can be read is left out."""
+
+    def one(item: Path | NDArray[np.uint8]) -> NDArray[np.uint8] | str:
+        try:
+            image = Image.fromarray(item) if isinstance(item, np.ndarray) else pixels.open_rgb(item)
+            return pixels.fit(image, size, crop)
+        except UserError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        for first in range(0, len(images), batch):
+            items, labels = images.items[first : first + batch], images.labels[first : first + batch]
+            read = list(pool.map(one, items))
+            for item, result in zip(items, read, strict=True):
+                if isinstance(result, str):
+                    unreadable.add(str(item), result)
+            good = [index for index, result in enumerate(read) if not isinstance(result, str)]
+            if good:
+                yield np.stack([result for result in read if not isinstance(result, str)]), labels[good]
 
 
 def _progress(results: Iterable[str], total: int, what: str) -> Iterable[str]:

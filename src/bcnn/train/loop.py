@@ -21,9 +21,10 @@ from bcnn import checkpoint
 from bcnn.data import Batch, Data
 from bcnn.errors import UserError
 from bcnn.network import Network
+from bcnn.scores import Scores
 from bcnn.train import adam, distributed, losses, meters, schedule, tensorboard
 from bcnn.train.config import Step, TrainConfig
-from bcnn.train.evaluate import Scores, evaluate
+from bcnn.train.evaluate import evaluate
 from bcnn.train.interrupt import Interrupt, Stopped
 from bcnn.train.run import RunFolder, provenance
 from bcnn.train.targets import Targets, find_targets

@@ -1,0 +1,154 @@
+"""The README's front table: the shipped models and the paper's network against float and int8, in one interleaved run.
+
+    python -m bench.models --out bench/results/models-zen3.json      measure, and write the table into README.md
+    python -m bench.models --readme bench/results/models-zen3.json   write the table of a stored result
+
+Every contestant is checked before it is timed, has one thread, and takes turns with all others in one process. "The same
+network in float" is the faster of ONNX Runtime and torch eager; int8 MobileNetV1 has the same input size and classes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from bcnn import card, packfile, shipped
+from bcnn.bench.rival import Job
+from bcnn.bench.rivals import ENGINE, MAKERS, job, job_of, make
+from bcnn.bench.timing import facts, interleave
+from bcnn.config import NetworkConfig, from_dict, preset
+from bcnn.counts import count
+from bcnn.files import write_atomic
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+START, END = "<!-- front table: python -m bench.models -->\n", "<!-- end of the front table -->\n"
+FLOAT = ("ONNX Runtime, float Conv", "PyTorch, eager")
+INT8 = ("ONNX Runtime, MobileNetV1 int8", "OpenVINO, MobileNetV1 int8")
+PAPER = "imagenet"
+PAPER_TOP1 = 0.6896  # sec. 6.1: the paper's figure after the second cycle; not trained by us
+
+
+def network(name: str) -> tuple[Job, NetworkConfig, dict[str, Any]]:
+    """The job, its config, and what the table says about the network besides times."""
+    if name == PAPER:
+        made, config = job_of(preset(PAPER)), preset(PAPER)
+        with tempfile.TemporaryDirectory() as folder:
+            size = packfile.save(made.program, Path(folder) / "paper.bcnn").total
+        return made, config, {"top1": PAPER_TOP1, "bytes": size, "of": "the paper"}
+    made = job(name)
+    found = card.of(made.program)
+    if found is None:
+        raise SystemExit(f"{name} has no card; ship it with python -m tools.ship")
+    about = {"top1": found.top1, "bytes": shipped.find(name).stat().st_size, "of": found.data}
+    return made, from_dict(made.program.provenance["config"]["network"]), about
+
+
+def measure(rounds: int) -> dict[str, Any]:
+    makers = {name: MAKERS[name] for name in (ENGINE, *FLOAT, *INT8)}
+    rows, runs = [], {}
+    for name in (*shipped.names(), PAPER):
+        made, config, about = network(name)
+        rivals, skipped = make(
+            made, makers, lambda maker, name=name: print(f"checking {name}: {maker}", file=sys.stderr)
+        )
+        counts = count(config).counts
+        about |= {"binary_macs": counts.binary_macs, "float_bytes": 4 * (counts.binary_params + counts.real_params)}
+        rows.append({"network": name, "input": list(config.image_size), **about, "times": rivals, "skipped": skipped})
+        runs |= {f"{name}: {rival.name}": rival.run for rival in rivals}
+    times = interleave(runs, rounds, lambda done: print(f"turn {done} of {rounds}", end="\r", file=sys.stderr))
+    for row in rows:
+        row["times"] = {
+            rival.name: {
+                "computes": rival.computes,
+                "checked": rival.checked,
+                **dataclasses.asdict(times[f"{row['network']}: {rival.name}"]),
+            }
+            for rival in row["times"]
+        }
+    return {"facts": facts(threads=1), "rows": rows}
+
+
+# --- the table ------------------------------------------------------------------------------------------------------
+
+
+def table(result: dict[str, Any], source: str) -> str:
+    """The part of the README between the two markers."""
+    lines = [
+        "| network | top-1 | size on disk | this engine, ms | the same network in float, ms | int8 MobileNetV1 at this input size, ms |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for row in result["rows"]:
+        height, width = row["input"]
+        top1 = f"{row['top1']:.2%}" + (" (the paper's figure)" if row["network"] == PAPER else f" of {row['of']}")
+        title = (
+            "the paper's, P=1" if row["network"] == PAPER else f"[{row['network']}](docs/models.md#{row['network']})"
+        )
+        float_size = f"{row['float_bytes'] / 1e6:.1f} MB"
+        cells = (
+            f"{title}, {height} x {width}, {row['binary_macs'] / 1e6:,.0f} M binary MACs",
+            top1,
+            f"{row['bytes'] / 1e6:.2f} MB",
+            f"**{_ms(row, (ENGINE,))}**",
+            f"{_ms(row, FLOAT)}, {float_size}",
+            _ms(row, INT8),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    about = result["facts"]
+    lines += [
+        "",
+        f"One image, one thread, min (median) of interleaved runs: {about['cpu']}, {about['date']} ([{source}]({source})). Float is the faster of ONNX Runtime and",
+        "PyTorch eager, its size that of its float32 parameters; MobileNetV1 is the faster of ONNX Runtime and OpenVINO, with random weights: its accuracy on these data sets",
+        "was not measured. `bcnn models` lists what is in the package, [docs/models.md](docs/models.md) has the models' cards.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _ms(row: dict[str, Any], names: tuple[str, ...]) -> str:
+    """The fastest of `names`: min and median."""
+    found = [row["times"][name] for name in names if name in row["times"]]
+    if not found:
+        return "-"
+    best = min(found, key=lambda times: times["min"])
+    return f"{_short(best['min'])} ({_short(best['median'])})"
+
+
+def _short(ms: float) -> str:
+    return f"{ms:.3f}" if ms < 0.1 else f"{ms:.2f}" if ms < 10 else f"{ms:.1f}"
+
+
+def put_into(readme: str, made: str) -> str:
+    before, _, rest = readme.partition(START)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise SystemExit(f"README.md has lost its markers {START.strip()} and {END.strip()}")
+    return f"{before}{START}{made}{END}{after}"
+
+
+def write_readme(path: Path) -> None:
+    source = path.resolve().relative_to(ROOT).as_posix()
+    made = table(json.loads(path.read_text(encoding="utf-8")), source)
+    README.write_text(put_into(README.read_text(encoding="utf-8"), made), encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--out", type=Path, help="measure, write this file and the README's table")
+    what.add_argument("--readme", type=Path, help="only write the README's table of this file")
+    parser.add_argument("--rounds", type=int, default=20, help="turns: each contestant is timed once a turn")
+    arguments = parser.parse_args()
+    if arguments.out:
+        os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it when it is first imported
+        write_atomic(arguments.out, (json.dumps(measure(arguments.rounds), indent=2) + "\n").encode())
+    write_readme(arguments.out or arguments.readme)
+
+
+if __name__ == "__main__":
+    main()

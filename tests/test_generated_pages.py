@@ -1,0 +1,71 @@
+"""Pages made from files are what their generator makes of those files now."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from bcnn import card, packfile, shipped
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+RESULT = ROOT / "bench" / "results" / "models-zen3.json"
+
+
+def test_docs_models_is_what_the_packed_files_say():
+    from tools import cards
+
+    assert cards.PAGE.read_text(encoding="utf-8") == cards.page(), "run: python -m tools.cards"
+    for name in shipped.names():
+        for picture in ("curves", "confusion"):
+            assert (cards.IMAGES / f"model_{name}_{picture}.png").is_file(), "run: python -m tools.cards"
+
+
+def test_the_front_table_is_what_the_stored_result_says():
+    from bench import models
+
+    result = json.loads(RESULT.read_text(encoding="utf-8"))
+    readme = models.README.read_text(encoding="utf-8")
+    made = models.put_into(readme, models.table(result, RESULT.relative_to(ROOT).as_posix()))
+    assert readme == made, f"run: python -m bench.models --readme {RESULT.relative_to(ROOT)}"
+
+
+def test_the_stored_result_is_of_the_models_in_the_package():
+    rows = {row["network"]: row for row in json.loads(RESULT.read_text(encoding="utf-8"))["rows"]}
+    for name in shipped.names():
+        again = f"run: python -m bench.models --out {RESULT.relative_to(ROOT)}"
+        assert name in rows, again
+        program = packfile.read(shipped.find(name))
+        assert rows[name]["bytes"] == shipped.find(name).stat().st_size, again
+        assert rows[name]["top1"] == card.of(program).top1, again
+
+
+def test_a_readme_without_markers_is_not_touched():
+    from bench import models
+
+    with pytest.raises(SystemExit, match="lost its markers"):
+        models.put_into("# no markers", "table")
+
+
+def test_the_front_table_takes_the_faster_of_two_and_marks_the_paper_s_figure():
+    from bench import models
+
+    times = {
+        name: {"min": ms, "median": 2 * ms}
+        for name, ms in zip((models.ENGINE, *models.FLOAT), (1, 30, 20), strict=True)
+    }
+    row = {
+        "network": models.PAPER,
+        "input": [224, 224],
+        "top1": 0.6896,
+        "of": "the paper",
+        "bytes": 5_000_000,
+        "binary_macs": 10**9,
+    }
+    row |= {"float_bytes": 40_000_000, "times": times, "skipped": {}}
+    made = models.table({"facts": {"cpu": "x", "date": "today"}, "rows": [row]}, "file.json")
+    cells = [cell.strip() for cell in made.splitlines()[2].split("|")[2:-1]]
+    assert cells == ["68.96% (the paper's figure)", "5.00 MB", "**1.00 (2.00)**", "20.0 (40.0), 40.0 MB", "-"]
