@@ -71,8 +71,10 @@ struct Kernels {
     void (*global_avg_pool)(const float* x, int pixels, View v, int channel_begin, int channel_end, float* out);
     // weight [O / kPad, C, kPad]
     void (*linear)(const float* x, int channels, const float* weight, const float* bias, int begin, int end, float* out);
-    // Binary MACs of `repeats` rounds of the innermost loop on data in L1: what the benchmark calls the peak. First with 0.
+    // For the benchmark, binary MACs of `repeats` rounds: of the innermost loop on data in L1 (first with 0), and of xor,
+    // popcount and add on registers alone.
     double (*dot_peak)(int repeats, uint8_t* scratch);
+    double (*popcount_peak)(int repeats);
 };
 
 extern const Kernels scalar_kernels, avx2_kernels, avx512_kernels, neon_kernels;

@@ -223,3 +223,18 @@ BCNN_INLINE void dot(const uint8_t* bits, size_t bytes, const uint8_t* w, size_t
             }
     }
 }
+
+// For popcount_peak: the bits of a byte are those of its two nibbles. `hidden`: the compiler must take it for a new value.
+typedef __m256i Bits;
+BCNN_INLINE Bits bits_of(uint32_t word) { return _mm256_set1_epi32(int(word)); }
+BCNN_INLINE Bits count_differing(Bits sum, Bits x, Bits w) {
+    const __m256i table = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4, 0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4);
+    const __m256i low = _mm256_set1_epi8(15), differ = _mm256_xor_si256(x, w);
+    const __m256i first = _mm256_shuffle_epi8(table, _mm256_and_si256(differ, low));
+    const __m256i second = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(differ, 4), low));
+    return add_bytes(sum, _mm256_add_epi8(first, second));
+}
+BCNN_INLINE Bits hidden(Bits v) {
+    asm volatile("" : "+x"(v));
+    return v;
+}
