@@ -18,13 +18,14 @@ namespace bcnn {
 
 struct Step {
     int op;
-    int y0, y1;  // rows of the map made; several only for ops that work pixel by pixel
+    int y0, y1;  // rows of the map made; several only for depth wise ops and those that work pixel by pixel
     int c0, c1;  // channels
 };
 
 struct Rows {
     size_t offset = 0;  // in the arena, in floats
     int rows = 0;       // row y is at slot y % rows
+    size_t block = 0;   // floats from one block of channels to the next
 };
 
 struct Share {
@@ -37,9 +38,11 @@ struct Segment {
 };
 
 struct Layout {          // of a map in the arena
-    int stride, period;  // floats; see kernels.h
+    int period;          // see kernels.h
     bool extend;         // channels are repeated up to the period
     size_t row;          // floats from one row to the next
+    size_t block(int rows) const;   // floats of one block of channels
+    size_t floats(int rows) const;  // of all of them
 };
 
 struct Plan {
