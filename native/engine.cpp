@@ -338,7 +338,8 @@ void Engine::step(const Step& s, const Share& share, const Run& run) const {
             break;
         }
         case Kind::avg_pool: {
-            if (op.stride == 1 && layout.period == layouts_[op.source].period && layout.extend <= layouts_[op.source].extend) {  // the stem's: a copy
+            const Layout& from = layouts_[op.source];
+            if (op.stride == 1 && layout.period == from.period && layout.extend <= from.extend) {  // the stem's: a copy
                 for (int c = 0; c < layout.period; c += kLine)
                     std::memcpy(out + place_of(out_view, c), row(op.source, s.y0) + place_of(x_view, c), layout.row * sizeof(float));
                 return;

@@ -110,13 +110,14 @@ static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& 
             const int b1 = least(b0 + kBranches, d.branches);
             for (int b = b0; b < b1; b++) {
                 const float* pixel[kBlock + 1];
-                for (int p = 0; p < pixels; p++) {
-                    const int column = p0 + p + d.branch[b].dx;
-                    pixel[p] = !d.shifted ? x + p * kLine
-                               : s.rows[b] && 0 <= column && column < d.width
-                                   ? s.rows[b] + column * kLine
-                                   : s.zeros;
-                }
+                if (!d.shifted)
+                    for (int p = 0; p < pixels; p++) pixel[p] = x + p * kLine;
+                else
+                    for (int p = 0; p < pixels; p++) {
+                        const int column = p0 + p + d.branch[b].dx;
+                        const bool inside = s.rows[b] && 0 <= column && column < d.width;
+                        pixel[p] = inside ? s.rows[b] + column * kLine : s.zeros;
+                    }
                 pixel[pixels] = pixel[pixels - 1];
                 sign_pack(pixel, pixels, s.x_view, d.branch[b].threshold, bits + (b - b0) * block_bits, d.bits);
             }

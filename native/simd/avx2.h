@@ -100,11 +100,11 @@ static void sign_pack_64(const float* const* pixel, int pixels, const ptrdiff_t*
 
 static void sign_pack(const float* const* pixel, int pixels, View v, const float* threshold, uint8_t* bits, size_t bytes) {
     const int vectors = int(bytes / 4);
-    for (int j = 0; j < vectors; j += 8) {
+    for (int j = 0, c = 0; j < vectors; j += 8) {
         ptrdiff_t at[8];
         bool pairs = true;
-        for (int i = 0; i < 8; i++) {
-            at[i] = place_of(v, (j + i) * lanes % v.period);  // replication: channel k is read at k mod C
+        for (int i = 0; i < 8; i++, c = wrapped(c + lanes, v.period)) {
+            at[i] = place_of(v, c);
             pairs &= i % 2 == 0 || at[i] == at[i - 1] + lanes;
         }
         const int rounds = (vectors - j < 8 ? vectors - j : 8) / 2;
