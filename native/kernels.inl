@@ -103,9 +103,9 @@ static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& 
     const int block = d.k >= 512 ? kBlock / 2 : kBlock;
     for (int p0 = 0; p0 < s.pixels; p0 += block) {
         const int pixels = least(block, s.pixels - p0);
-        const float* const x = s.x + p0 * kLine;
-        const float* const other = s.add + p0 * kLine;
-        float* const out = s.out + p0 * kLine;
+        const float* const x = s.x + size_t(p0) * kLine;
+        const float* const other = s.add + size_t(p0) * kLine;
+        float* const out = s.out + size_t(p0) * kLine;
         for (int b0 = 0; b0 < d.branches; b0 += kBranches) {
             const int b1 = least(b0 + kBranches, d.branches);
             for (int b = b0; b < b1; b++) {
@@ -272,7 +272,7 @@ static void global_avg_pool(const float* x, int pixels, View v, int begin, int e
     for (int c = begin; c < end; c += lanes) {
         const float* const from = x + place_of(v, c);
         Floats sum = load(from);
-        for (int p = 1; p < pixels; p++) sum = add(sum, load(from + p * kLine));
+        for (int p = 1; p < pixels; p++) sum = add(sum, load(from + size_t(p) * kLine));
         store(out + c, mul(sum, share));
     }
 }

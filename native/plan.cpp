@@ -13,7 +13,8 @@ constexpr size_t kWeightBudget = 272 << 10;  // bytes of weights that stay in an
 constexpr size_t kSkew = 5 * kLine;          // between rings, so that they do not compete for the same sets of L1
 constexpr int kBatchPixels = 28;             // as many as a binary convolution of many channels takes at a time
 constexpr size_t kLargeWeights = 16 << 10;
-constexpr double kL3 = 10;  // bytes in a nanosecond
+constexpr double kL3 = 10;                   // bytes in a nanosecond
+constexpr int kLongest = 64;                 // ops of a segment that is shared: with each, more rows are made twice
 
 size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
 
@@ -114,16 +115,20 @@ private:
     // Thread time that is lost if [begin, end) is one segment: rows near the cuts are made twice, and shares are not equal.
     double lost_time(int begin, int end) {
         if (shares_ == 1 || by_channels(begin, end)) return 0;
-        for (int i = begin; i < end; i++) whole_[i] = readers_[i].empty() || last_reader(i) >= end;
         double longest = 0, all = 0;
-        for (int index : {0, shares_ / 2, shares_ - 1}) {
+        for (int i = begin; i < end; i++) {
+            whole_[i] = readers_[i].empty() || last_reader(i) >= end;
+            all += row_time(model_[i]) * model_[i].h;
+        }
+        for (int index : {0, shares_ / 2, shares_ - 1}) {  // the others are like the one in the middle
             find_needs(begin, end, index);
             double time = 0;
-            for (int i = begin; i < end; i++)
+            for (int i = begin; i < end; i++) {
+                if (overlaps(i, index)) return all * (shares_ - 1);
                 if (!need_[i].empty()) time += row_time(model_[i]) * (need_[i].end - need_[i].begin);
+            }
             longest = std::max(longest, time);
         }
-        for (int i = begin; i < end; i++) all += row_time(model_[i]) * model_[i].h;
         return longest * shares_ - all;
     }
 
@@ -146,6 +151,7 @@ private:
                 by_row += double(weights_[begin]) * model_[begin].h;
                 const bool alone = end - begin == 1;
                 const Kind kind = model_[begin].kind;
+                if (shares_ > 1 && end - begin > kLongest) break;
                 const double weights = alone ? once : once <= double(kWeightBudget) ? by_row / 8 : by_row;
                 const double cost = weights + kL3 * lost_time(begin, end);
                 if (best[begin] + cost + crossing[begin] < best[end]) {
@@ -214,14 +220,16 @@ private:
     }
 
     // Two shares must not make the same rows of a whole map: they would write them at the same time.
+    bool overlaps(int i, int index) const {
+        const Range own = own_rows(i, index);
+        return whole_[i] && (need_[i].begin < own.begin || need_[i].end > own.end);
+    }
     bool separable(int begin, int end) {
         if (by_channels(begin, end)) return true;
         for (int index = 0; index < shares_; index++) {
             find_needs(begin, end, index);
-            for (int i = begin; i < end; i++) {
-                const Range own = own_rows(i, index);
-                if (whole_[i] && (need_[i].begin < own.begin || need_[i].end > own.end)) return false;
-            }
+            for (int i = begin; i < end; i++)
+                if (overlaps(i, index)) return false;
         }
         return true;
     }
