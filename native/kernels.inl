@@ -31,25 +31,29 @@ enum End { plain, with_prelu, with_add, prelu_then_add, add_then_prelu };
 // Where `finish` reads and writes, at the first pixel of a block and the first channel of its registers.
 template <class Count>
 struct Finish {
-    const Count* n;
-    const float *x, *other, *scale, *offset, *slope;
+    const Count* n[2];  // of up to two branches
+    const float *scale[2], *offset[2];
+    const float *x, *other, *slope;
     float* out;
     int pixels;
     ptrdiff_t x_next, other_next, out_next;  // from the first register's channels to the second's: replication may lead back
 };
 
-// What follows the dot product, for V registers of channels of a block of pixels: batch norm, sum, PReLU, the other path.
-template <class Count, int start, int end, int V>
+// What follows the dot products of B branches, for V registers of channels of a block of pixels: batch norm, sum, PReLU, the
+// other path.
+template <class Count, int start, int end, int B, int V>
 static void finish(const Finish<Count>& f) {
     constexpr bool prelu_first = end == with_prelu || end == prelu_then_add, prelu_last = end == add_then_prelu;
     constexpr bool adds = end == with_add || end == prelu_then_add || end == add_then_prelu;
-    Floats scale[V], offset[V], slope[V];
+    Floats scale[B][V], offset[B][V], slope[V];
     for (int j = 0; j < V; j++) {
-        scale[j] = load(f.scale + j * lanes);
-        offset[j] = load(f.offset + j * lanes);
-        slope[j] = prelu_first || prelu_last ? load(f.slope + j * lanes) : offset[j];
+        for (int b = 0; b < B; b++) {
+            scale[b][j] = load(f.scale[b] + j * lanes);
+            offset[b][j] = load(f.offset[b] + j * lanes);
+        }
+        slope[j] = prelu_first || prelu_last ? load(f.slope + j * lanes) : offset[0][j];
     }
-    const Count* n = f.n;
+    const Count *n = f.n[0], *second = f.n[B - 1];
     const float *x = f.x, *other = f.other;
     float* out = f.out;
     const ptrdiff_t x_next = f.x_next, other_next = f.other_next, out_next = f.out_next;
@@ -57,22 +61,29 @@ static void finish(const Finish<Count>& f) {
     const auto pixels = [&](auto count) __attribute__((always_inline)) {
         constexpr int T = decltype(count)::value;
         // Step by step for all T * V registers: each step waits for the one before it, the registers do not wait for each other.
-        Floats v[T][V];
+        Floats v[T][V], u[T][V];
 #define BCNN_EACH(STEP)                 \
     for (int t = 0; t < T; t++)         \
-        for (int j = 0; j < V; j++) v[t][j] = in_order(STEP);
-        BCNN_EACH(counts(n + t * kPad + j * lanes))
-        BCNN_EACH(mul(v[t][j], scale[j]))
-        BCNN_EACH(add(v[t][j], offset[j]))
-        if (start == from_input) BCNN_EACH(add(load(x + t * kLine + j * x_next), v[t][j]))
-        if (start == from_partial) BCNN_EACH(add(load(out + t * kLine + j * out_next), v[t][j]))
-        if (prelu_first) BCNN_EACH(prelu(v[t][j], slope[j]))
-        if (adds) BCNN_EACH(add(load(other + t * kLine + j * other_next), v[t][j]))
-        if (prelu_last) BCNN_EACH(prelu(v[t][j], slope[j]))
+        for (int j = 0; j < V; j++) STEP;
+        BCNN_EACH(v[t][j] = in_order(counts(n + t * kPad + j * lanes)))
+        BCNN_EACH(v[t][j] = in_order(mul(v[t][j], scale[0][j])))
+        BCNN_EACH(v[t][j] = in_order(add(v[t][j], offset[0][j])))
+        if (start == from_input) BCNN_EACH(v[t][j] = in_order(add(load(x + t * kLine + j * x_next), v[t][j])))
+        if (start == from_partial) BCNN_EACH(v[t][j] = in_order(add(load(out + t * kLine + j * out_next), v[t][j])))
+        if (B == 2) {
+            BCNN_EACH(u[t][j] = in_order(counts(second + t * kPad + j * lanes)))
+            BCNN_EACH(u[t][j] = in_order(mul(u[t][j], scale[B - 1][j])))
+            BCNN_EACH(u[t][j] = in_order(add(u[t][j], offset[B - 1][j])))
+            BCNN_EACH(v[t][j] = in_order(add(v[t][j], u[t][j])))
+        }
+        if (prelu_first) BCNN_EACH(v[t][j] = in_order(prelu(v[t][j], slope[j])))
+        if (adds) BCNN_EACH(v[t][j] = in_order(add(load(other + t * kLine + j * other_next), v[t][j])))
+        if (prelu_last) BCNN_EACH(v[t][j] = in_order(prelu(v[t][j], slope[j])))
 #undef BCNN_EACH
         for (int t = 0; t < T; t++)
             for (int j = 0; j < V; j++) store(out + t * kLine + j * out_next, v[t][j]);
         n += T * kPad;
+        if (B == 2) second += T * kPad;
         if (start == from_input) x += T * kLine;
         if (adds) other += T * kLine;
         out += T * kLine;
@@ -84,8 +95,10 @@ static void finish(const Finish<Count>& f) {
 template <class Count>
 static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& s) {
     using Pass = void (*)(const Finish<Count>&);
-    static constexpr Pass passes[3][5][2] = {
-#define BCNN_PASS(START, END) {finish<Count, START, END, 1>, finish<Count, START, END, 2>}
+    static constexpr Pass passes[3][5][2][2] = {
+#define BCNN_PASS(START, END)                                            \
+    {{finish<Count, START, END, 1, 1>, finish<Count, START, END, 1, 2>}, \
+     {finish<Count, START, END, 2, 1>, finish<Count, START, END, 2, 2>}}
 #define BCNN_PASSES(START)                                                                                          \
     {BCNN_PASS(START, plain), BCNN_PASS(START, with_prelu), BCNN_PASS(START, with_add),                             \
      BCNN_PASS(START, prelu_then_add), BCNN_PASS(START, add_then_prelu)}
@@ -96,8 +109,8 @@ static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& 
                      : !d.slope          ? with_add
                      : d.prelu_after_add ? add_then_prelu
                                          : prelu_then_add;
-    Count* const n = (Count*)s.scratch;
-    uint8_t* const bits = s.scratch + kBlock * kPad * sizeof(Count);
+    Count* const n[2] = {(Count*)s.scratch, (Count*)s.scratch + kBlock * kPad};
+    uint8_t* const bits = s.scratch + 2 * kBlock * kPad * sizeof(Count);
     const size_t block_bits = kBlock / together * d.bits;
     // Bits of a block, weights of 64 channels and the tables are to stay in L1.
     const int block = d.k >= 512 ? kBlock / 2 : kBlock;
@@ -124,29 +137,33 @@ static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& 
             for (int c = s.channel_begin; c < s.channel_end; c += kPad) {
                 const int vectors = (least(kPad, d.o - c) + lanes - 1) / lanes;
                 const int groups = (least(kPad, d.o - c) + group - 1) / group;
-                for (int b = b0; b < b1; b++) {
-                    const BranchData& branch = d.branch[b];
-                    const uint8_t* w = branch.weight + size_t(c / group) * d.weight_group;
-                    const uint8_t* from = bits + (b - b0) * block_bits;
-                    int g = 0;
-                    for (; g + tile_groups <= groups; g += tile_groups)
-                        dots<tile_groups>(from, d.bits, pixels, w + g * d.weight_group, d.weight_group, n + g * group);
-                    for (; g < groups; g++)
-                        dots<1>(from, d.bits, pixels, w + g * d.weight_group, d.weight_group, n + g * group);
+                for (int b = b0; b < b1; b += 2) {  // two branches at a time, so that sums are stored half as often
+                    const int count = least(2, b1 - b);
+                    for (int i = 0; i < count; i++) {
+                        const uint8_t* w = d.branch[b + i].weight + size_t(c / group) * d.weight_group;
+                        const uint8_t* from = bits + (b + i - b0) * block_bits;
+                        int g = 0;
+                        for (; g + tile_groups <= groups; g += tile_groups)
+                            dots<tile_groups>(from, d.bits, pixels, w + g * d.weight_group, d.weight_group, n[i] + g * group);
+                        for (; g < groups; g++)
+                            dots<1>(from, d.bits, pixels, w + g * d.weight_group, d.weight_group, n[i] + g * group);
+                    }
                     const int start = b ? from_partial : d.identity ? from_input : from_zero;
-                    const auto pass = passes[start][b + 1 == d.branches ? last : plain];
+                    const auto pass = passes[start][b + count == d.branches ? last : plain][count - 1];
                     Finish<Count> f;
                     f.pixels = pixels;
                     for (int j = 0, in_x = c % s.x_view.period, in_other = c % s.add_view.period; j < vectors; j += 2) {
                         const int at = c + j * lanes;
                         const int next_x = wrapped(in_x + lanes, s.x_view.period);
                         const int next_other = wrapped(in_other + lanes, s.add_view.period);
-                        f.n = n + j * lanes;
+                        for (int i = 0; i < count; i++) {
+                            f.n[i] = n[i] + j * lanes;
+                            f.scale[i] = d.branch[b + i].scale + at;
+                            f.offset[i] = d.branch[b + i].offset + at;
+                        }
                         f.x = x + place_of(s.x_view, in_x);
                         f.other = other + place_of(s.add_view, in_other);
                         f.out = out + place_of(s.out_view, at);
-                        f.scale = branch.scale + at;
-                        f.offset = branch.offset + at;
                         f.slope = d.slope + at;
                         f.x_next = place_of(s.x_view, next_x) - place_of(s.x_view, in_x);
                         f.other_next = place_of(s.add_view, next_other) - place_of(s.add_view, in_other);
@@ -168,7 +185,7 @@ static void binary_conv(const BinaryConvData& d, const BinaryConvStep& s) {
         binary_conv_counting<Wide>(d, s);
 }
 
-static size_t scratch_bytes(int k) { return kBlock * kPad * sizeof(Wide) + kBranches * (kBlock / together) * bits_bytes(k); }
+static size_t scratch_bytes(int k) { return 2 * kBlock * kPad * sizeof(Wide) + kBranches * (kBlock / together) * bits_bytes(k); }
 
 // --- real ops ----------------------------------------------------------------------------------------------------------
 
