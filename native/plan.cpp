@@ -85,11 +85,10 @@ public:
         const int shares = shares_;
         const std::vector<int> cuts = cut();
         Plan plan;
-        const size_t whole_maps = place_whole_maps(cuts);
-        plan.floats = whole_maps;
+        place_whole_maps(cuts);
         for (size_t s = 0; s + 1 < cuts.size(); s++) {
             plan.segments.push_back({});
-            size_t end = whole_maps;  // rings of one segment reuse the place of the last one's
+            size_t end = in_use_[s];  // rings of one segment reuse the place of the last one's
             shares_ = shares;
             if (!separable(cuts[s], cuts[s + 1])) shares_ = 1;
             for (int i = 0; i < shares_; i++) {
@@ -170,14 +169,14 @@ private:
     }
 
     // Maps read in a later segment than they are made in, and those that nobody reads: first fit by lifetime.
-    size_t place_whole_maps(const std::vector<int>& cuts) {
+    void place_whole_maps(const std::vector<int>& cuts) {
         const int n = int(model_.size());
         std::vector<int> segment(n);
         for (size_t s = 0; s + 1 < cuts.size(); s++)
             for (int i = cuts[s]; i < cuts[s + 1]; i++) segment[i] = int(s);
         whole_.assign(n, false);
         offset_.assign(n, 0);
-        size_t end = 0;
+        in_use_.assign(cuts.size() - 1, 0);
         for (int i = 0; i < n; i++) {
             whole_[i] = readers_[i].empty() || segment[last_reader(i)] > segment[i];
             if (!whole_[i]) continue;
@@ -193,9 +192,8 @@ private:
                 at = std::max(at, stop);
             }
             offset_[i] = at;
-            end = std::max(end, at + size);
+            for (int s = segment[i]; s <= segment[last_reader(i)]; s++) in_use_[s] = std::max(in_use_[s], at + size);
         }
-        return end;
     }
 
     // An op that has its segment to itself and is split by channels. Not one whose channels are repeated: that takes all of them.
@@ -318,6 +316,7 @@ private:
     std::vector<std::vector<int>> readers_;
     std::vector<bool> whole_;
     std::vector<size_t> offset_;
+    std::vector<size_t> in_use_;  // by segment: where the whole maps end that it makes, reads or must keep
     // of the share being made
     int begin_ = 0;
     std::vector<Range> need_;

@@ -47,7 +47,7 @@ struct Layout {          // of a map in the arena
 
 struct Plan {
     std::vector<Segment> segments;
-    size_t floats;  // of the arena
+    size_t floats = 0;  // of the arena
 };
 
 std::vector<Layout> layouts(const Model& model, int lanes);
