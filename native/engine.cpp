@@ -101,19 +101,26 @@ Engine::Engine(const Model& model, const Kernels& kernels, int threads)
     std::vector<size_t> weights;
     packed_.resize(model.size());
     scratch_bytes_ = 0;
-    size_t zeros = 0;
     for (size_t i = 0; i < model.size(); i++) {
         pack(model[i], packed_[i]);
         weights.push_back(packed_[i].weights.size());
         if (model[i].kind == Kind::binary_conv) scratch_bytes_ = std::max(scratch_bytes_, kernels.scratch_bytes(model[i].k));
-        if (model[i].shifted()) zeros = std::max(zeros, layouts_[model[i].source].floats(model[model[i].source].h));
     }
-    if (zeros) zeros_.reset(static_cast<float*>(std::calloc(zeros, sizeof(float))));
-    if (zeros && !zeros_) throw std::bad_alloc();
     const Op& last = model.back();
     logits_ = size_t(last.h) * last.w * last.c;
     alone_ = make_plan(model, layouts_, weights, 1);
     split_ = make_plan(model, layouts_, weights, threads);
+    size_t zeros = 0;  // floats from the first to the last channel of a pixel that a shifted filter reads
+    for (const Plan* plan : {&alone_, &split_})
+        for (const Segment& segment : plan->segments)
+            for (const Share& share : segment.shares)
+                for (const Step& step : share.steps)
+                    if (packed_[step.op].conv.shifted) {
+                        const int x = model[step.op].source;
+                        zeros = std::max(zeros, size_t(place_of(view(layouts_[x], share.maps[x]), layouts_[x].period - 1)) + kLine);
+                    }
+    if (zeros) zeros_.reset(static_cast<float*>(std::calloc(zeros, sizeof(float))));
+    if (zeros && !zeros_) throw std::bad_alloc();
     for (const Segment& segment : split_.segments) split_pieces_.push_back(int(segment.shares.size()));
     for (Op& op : model_) {  // views of memory that is the caller's
         for (Branch& b : op.branches) b.threshold = b.scale = b.offset = nullptr, b.weight = nullptr;

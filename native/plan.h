@@ -3,8 +3,8 @@
 // The ops are cut into segments. Inside a segment rows are pulled: the last op asks for its next row, each op asks the ones it
 // reads for the rows it needs, and a map between two ops is a ring of just the rows that are still to be read. Between
 // segments maps are whole. So early levels, with large maps and few weights, flow row by row through the cache, and late
-// levels, where weights outgrow it, run op by op: `cut` weighs the two. (Cutting rows into strips of columns that stay in L1 from
-// one op to the next was measured: no gain.)
+// levels, where weights outgrow it, run op by op: `cut` weighs the two, and what threads would lose. (Cutting rows into strips
+// of columns that stay in L1 from one op to the next was measured: no gain.)
 //
 // A segment is split into shares that can run at the same time: ranges of rows, each with its own rings (rows near the cut are
 // made by both sides), or ranges of channels where the segment is a single op. Every value is computed the same way in every split.
