@@ -52,19 +52,22 @@ struct Builder {
     }
 };
 
+const Kernels& kernels_of(const std::string& isa) {
+    for (const Isa* i = isas(); i->kernels; i++)
+        if (i->supported && isa == i->kernels->name) return *i->kernels;
+    throw std::invalid_argument("this machine or build has no instruction set '" + isa + "'");
+}
+
 struct Core {
     std::unique_ptr<Engine> engine;
     std::vector<std::tuple<int, int, int>> shapes;
 
     Core(const Builder& builder, const std::string& isa, int threads) {
         if (builder.model.empty() || threads < 1) throw std::invalid_argument("an engine needs ops and at least one thread");
-        const Kernels* kernels = nullptr;
-        for (const Isa* i = isas(); i->kernels; i++)
-            if (i->supported && isa == i->kernels->name) kernels = i->kernels;
-        if (!kernels) throw std::invalid_argument("this machine or build has no instruction set '" + isa + "'");
+        const Kernels& kernels = kernels_of(isa);
         for (const Op& op : builder.model) shapes.emplace_back(op.h, op.w, op.c);
         nb::gil_scoped_release release;
-        engine = std::make_unique<Engine>(builder.model, *kernels, threads);
+        engine = std::make_unique<Engine>(builder.model, kernels, threads);
     }
     ~Core() {
         nb::gil_scoped_release release;  // joining threads
@@ -119,19 +122,28 @@ struct Core {
     }
 };
 
+template <class Work>  // returns how many binary MACs it did
+double gmacs(const Work& work) {
+    const auto begin = std::chrono::steady_clock::now();
+    const double macs = work();
+    return macs / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / 1e9;
+}
+
 // Binary GMAC/s of the innermost loop on data in L1, one thread.
 double dot_peak(const std::string& isa) {
-    for (const Isa* i = isas(); i->kernels; i++)
-        if (i->supported && isa == i->kernels->name) {
-            nb::gil_scoped_release release;
-            std::vector<uint64_t> scratch((i->kernels->scratch_bytes(1024) + 64) / 8 + 8);
-            auto* aligned = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
-            i->kernels->dot_peak(0, aligned);
-            const auto begin = std::chrono::steady_clock::now();
-            const double macs = i->kernels->dot_peak(1000, aligned);
-            return macs / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / 1e9;
-        }
-    throw std::invalid_argument("this machine or build has no instruction set '" + isa + "'");
+    const Kernels& kernels = kernels_of(isa);
+    nb::gil_scoped_release release;
+    std::vector<uint64_t> scratch((kernels.scratch_bytes(1024) + 64) / 8 + 8);
+    auto* aligned = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
+    kernels.dot_peak(0, aligned);
+    return gmacs([&] { return kernels.dot_peak(1000, aligned); });
+}
+
+// Binary GMAC/s of xor, popcount and add on registers alone, one thread.
+double popcount_peak(const std::string& isa) {
+    const Kernels& kernels = kernels_of(isa);
+    nb::gil_scoped_release release;
+    return gmacs([&] { return kernels.popcount_peak(10000); });
 }
 
 }  // namespace
@@ -143,6 +155,7 @@ NB_MODULE(_core, m) {
         return all;
     });
     m.def("dot_peak", &dot_peak, nb::arg("isa"));
+    m.def("popcount_peak", &popcount_peak, nb::arg("isa"));
 
     using Shape = std::tuple<int, int, int>;
     nb::class_<Builder>(m, "Builder")

@@ -92,7 +92,7 @@ float* put(float*& to, const float* from, size_t count, float fill) {
     return at;
 }
 
-View view(const Layout& layout) { return {layout.stride, layout.period}; }
+View view(const Layout& layout, const Rows& rows) { return {layout.period, rows.block}; }
 
 }  // namespace
 
@@ -101,17 +101,26 @@ Engine::Engine(const Model& model, const Kernels& kernels, int threads)
     std::vector<size_t> weights;
     packed_.resize(model.size());
     scratch_bytes_ = 0;
-    longest_pixel_ = 0;
     for (size_t i = 0; i < model.size(); i++) {
         pack(model[i], packed_[i]);
         weights.push_back(packed_[i].weights.size());
-        longest_pixel_ = std::max(longest_pixel_, size_t(layouts_[i].stride));
         if (model[i].kind == Kind::binary_conv) scratch_bytes_ = std::max(scratch_bytes_, kernels.scratch_bytes(model[i].k));
     }
     const Op& last = model.back();
     logits_ = size_t(last.h) * last.w * last.c;
     alone_ = make_plan(model, layouts_, weights, 1);
     split_ = make_plan(model, layouts_, weights, threads);
+    size_t zeros = 0;  // floats from the first to the last channel of a pixel that a shifted filter reads
+    for (const Plan* plan : {&alone_, &split_})
+        for (const Segment& segment : plan->segments)
+            for (const Share& share : segment.shares)
+                for (const Step& step : share.steps)
+                    if (packed_[step.op].conv.shifted) {
+                        const int x = model[step.op].source;
+                        zeros = std::max(zeros, size_t(place_of(view(layouts_[x], share.maps[x]), layouts_[x].period - 1)) + kLine);
+                    }
+    if (zeros) zeros_.reset(static_cast<float*>(std::calloc(zeros, sizeof(float))));
+    if (zeros && !zeros_) throw std::bad_alloc();
     for (const Segment& segment : split_.segments) split_pieces_.push_back(int(segment.shares.size()));
     for (Op& op : model_) {  // views of memory that is the caller's
         for (Branch& b : op.branches) b.threshold = b.scale = b.offset = nullptr, b.weight = nullptr;
@@ -140,7 +149,7 @@ Pool& Engine::pool() {
 }
 
 void Engine::pack(const Op& op, Packed& packed) const {
-    const size_t at = size_t(&packed - packed_.data()), o = size_t(op.c), k = size_t(op.k);
+    const size_t o = size_t(op.c), k = size_t(op.k);
     if (op.kind == Kind::input) {
         for (int c = 0; c < 3; c++)
             for (int u = 0; u < 256; u++) packed.lookup[c][u] = float(u) * op.scale[c] + op.offset[c];
@@ -173,9 +182,6 @@ void Engine::pack(const Op& op, Packed& packed) const {
         d.identity = op.identity;
         d.prelu_after_add = op.prelu_after_add;
         d.shifted = op.shifted();
-        d.x = view(layouts_[op.source]);
-        d.add = op.add >= 0 ? view(layouts_[op.add]) : View{0, 1 << 30};
-        d.out_stride = layouts_[at].stride;
         d.weight_group = weight_group;
         d.bits = kernels_.bits_bytes(op.k);
     } else if (op.kind == Kind::depthwise) {
@@ -191,8 +197,6 @@ void Engine::pack(const Op& op, Packed& packed) const {
         d.k = op.k;
         d.width = model_[op.source].w;
         d.stride = op.stride;
-        d.x = view(layouts_[op.source]);
-        d.out_stride = layouts_[at].stride;
     } else if (op.kind == Kind::linear) {
         packed.floats = Aligned<float>(padded(o) * (k + 1));
         float* to = packed.floats.data();
@@ -206,15 +210,14 @@ void Engine::pack(const Op& op, Packed& packed) const {
 
 std::unique_ptr<Engine::Context> Engine::context(const Plan& plan, int scratches) const {
     auto context = std::make_unique<Context>();
-    // Past the last pixel a register of zeros may be read, and a pixel of zeros stands for what is outside a map.
-    context->arena = Aligned<float>(plan.floats + longest_pixel_);
+    context->arena = Aligned<float>(plan.floats);
     for (int i = 0; i < scratches; i++) context->scratch.emplace_back(scratch_bytes_);
     context->rows.resize(scratches);
     return context;
 }
 
 size_t Engine::peak_memory() const {
-    return (split_.floats + longest_pixel_) * sizeof(float) + size_t(threads_) * scratch_bytes_;
+    return split_.floats * sizeof(float) + size_t(threads_) * scratch_bytes_;
 }
 
 size_t Engine::weight_memory() const {
@@ -270,10 +273,11 @@ void Engine::profile(const uint8_t* image, int repeats, double* seconds) {
 
 void Engine::take_logits(const Plan& plan, const Context& context, float* logits) const {
     const Op& last = model_.back();
-    const Layout& layout = layouts_.back();
-    const float* from = context.arena.data() + plan.segments.back().shares[0].maps.back().offset;
+    const Rows& rows = plan.segments.back().shares[0].maps.back();
+    const View v = view(layouts_.back(), rows);
     for (size_t p = 0; p < size_t(last.h) * last.w; p++)
-        std::copy(from + p * layout.stride, from + p * layout.stride + last.c, logits + p * last.c);
+        for (int c = 0; c < last.c; c++)
+            logits[p * last.c + c] = context.arena.data()[rows.offset + p * kLine + place_of(v, c)];
 }
 
 void Engine::segment(const Plan& plan, int index, int share_index, const Run& run) const {
@@ -301,7 +305,9 @@ void Engine::step(const Step& s, const Share& share, const Run& run) const {
         const Rows& rows = share.maps[map];
         return arena + rows.offset + size_t(y % rows.rows) * layouts_[map].row;
     };
+    const auto view_of = [&](int map) { return view(layouts_[map], share.maps[map]); };
     float* const out = row(s.op, s.y0);
+    const View out_view = view_of(s.op), x_view = view_of(std::max(op.source, 0));
     const int height = op.source >= 0 ? model_[op.source].h : 0;
     switch (op.kind) {
         case Kind::input: input(packed, s, out, run.image); break;
@@ -310,6 +316,9 @@ void Engine::step(const Step& s, const Share& share, const Run& run) const {
             c.x = row(op.source, s.y0);
             c.add = op.add >= 0 ? row(op.add, s.y0) : nullptr;
             c.out = out;
+            c.x_view = x_view;
+            c.add_view = op.add >= 0 ? view_of(op.add) : x_view;
+            c.out_view = out_view;
             c.pixels = (s.y1 - s.y0) * op.w;
             c.channel_begin = s.c0;
             c.channel_end = s.c1;
@@ -322,79 +331,78 @@ void Engine::step(const Step& s, const Share& share, const Run& run) const {
                     rows.push_back(0 <= y && y < height ? row(op.source, y) : nullptr);
                 }
                 c.rows = rows.data();
-                c.zeros = arena + run.context.arena.size() - longest_pixel_;
+                c.zeros = zeros_.get();
             }
             kernels_.binary_conv(packed.conv, c);
             break;
         }
         case Kind::depthwise: {
-            const float* rows[3];
-            for (int i = 0; i < 3; i++) {
-                const int y = s.y0 * op.stride + i - 1;
-                rows[i] = 0 <= y && y < height ? row(op.source, y) : nullptr;
-            }
-            kernels_.depthwise(packed.depthwise, rows, out, op.w);
+            std::vector<const float*>& rows = run.context.rows[run.scratch];
+            rows.clear();
+            for (int y = s.y0 * op.stride - 1; y <= (s.y1 - 1) * op.stride + 1; y++)
+                rows.push_back(0 <= y && y < height ? row(op.source, y) : nullptr);
+            kernels_.depthwise(packed.depthwise, rows.data(), x_view, out, out_view, op.w, s.y1 - s.y0);
             break;
         }
         case Kind::avg_pool: {
             const Layout& from = layouts_[op.source];
-            if (op.stride == 1 && layout.stride == from.stride && layout.extend <= from.extend) {  // the stem's: a copy
-                std::memcpy(out, row(op.source, s.y0), size_t(op.w) * layout.stride * sizeof(float));
+            if (op.stride == 1 && layout.period == from.period && layout.extend <= from.extend) {  // the stem's: a copy
+                for (int c = 0; c < layout.period; c += kLine)
+                    std::memcpy(out + place_of(out_view, c), row(op.source, s.y0) + place_of(x_view, c), layout.row * sizeof(float));
                 return;
             }
             std::vector<const float*>& rows = run.context.rows[run.scratch];
             rows.clear();
             for (int i = 0; i < op.stride; i++) rows.push_back(row(op.source, s.y0 * op.stride + i));
-            kernels_.avg_pool(rows.data(), op.stride, view(layouts_[op.source]), op.c, out, layout.stride, op.w);
+            kernels_.avg_pool(rows.data(), op.stride, x_view, op.c, out, out_view, op.w);
             break;
         }
-        case Kind::channel_avg: channel_avg(op, s, row(op.source, s.y0), out); break;
+        case Kind::channel_avg: channel_avg(op, row(op.source, s.y0), x_view, out, out_view); break;
         case Kind::global_avg_pool:
-            kernels_.global_avg_pool(row(op.source, 0), height * model_[op.source].w, view(layouts_[op.source]), s.c0, s.c1, out);
+            kernels_.global_avg_pool(row(op.source, 0), height * model_[op.source].w, x_view, s.c0, s.c1, out);
             break;
         case Kind::linear: kernels_.linear(row(op.source, 0), op.k, packed.weight, packed.bias, s.c0, s.c1, out); break;
     }
     if (layout.extend && !packed.has_intensity)
         for (int x = 0; x < (s.y1 - s.y0) * op.w; x++) {
-            float* pixel = out + size_t(x) * layout.stride;
-            for (int c = op.c; c < layout.period; c++) pixel[c] = pixel[c - op.c];
+            float* pixel = out + size_t(x) * kLine;
+            for (int c = op.c; c < layout.period; c++) pixel[place_of(out_view, c)] = pixel[place_of(out_view, c - op.c)];
         }
 }
 
 void Engine::input(const Packed& packed, const Step& s, float* out, const uint8_t* image) const {
     const Op& op = model_[s.op];
-    const int stride = layouts_[s.op].stride, period = layouts_[s.op].period;
+    const int period = layouts_[s.op].period;
     const uint8_t* from = image + size_t(s.y0) * op.w * 3;
     const float i0 = packed.intensity[0], i1 = packed.intensity[1], i2 = packed.intensity[2];
     for (int x = 0; x < op.w; x++, from += 3) {
         const float r = packed.lookup[0][from[0]], g = packed.lookup[1][from[1]], b = packed.lookup[2][from[2]];
         const float pixel[4] = {r, g, b, packed.has_intensity ? r * i0 + g * i1 + b * i2 : 0};
-        float* to = out + size_t(x) * stride;
+        float* to = out + size_t(x) * kLine;
         std::memcpy(to, pixel, sizeof pixel);
         if (packed.has_intensity)  // repeated up to the period right here
             for (int c = 4; c < period; c += 4) std::memcpy(to + c, pixel, sizeof pixel);
     }
 }
 
-void Engine::channel_avg(const Op& op, const Step& s, const float* x, float* out) const {
+void Engine::channel_avg(const Op& op, const float* x, View x_view, float* out, View out_view) const {
     const int channels = model_[op.source].c;
-    const size_t x_stride = size_t(layouts_[op.source].stride), out_stride = size_t(layouts_[s.op].stride);
-    for (int p = 0; p < op.w; p++)
+    for (int p = 0; p < op.w; p++, x += kLine, out += kLine)
         for (int j = 0; j < op.c; j++) {
-            float sum = x[p * x_stride + j];
-            for (int c = j + op.c; c < channels; c += op.c) sum += x[p * x_stride + c];
-            out[p * out_stride + j] = sum / float((channels - j + op.c - 1) / op.c);
+            float sum = x[place_of(x_view, j)];
+            for (int c = j + op.c; c < channels; c += op.c) sum += x[place_of(x_view, c)];
+            out[place_of(out_view, j)] = sum / float((channels - j + op.c - 1) / op.c);
         }
 }
 
 void Engine::copy_out(const Step& s, const Share& share, const Run& run) const {
     const Op& op = model_[s.op];
-    const Layout& layout = layouts_[s.op];
+    const Rows& rows = share.maps[s.op];
+    const View v = view(layouts_[s.op], rows);
     for (int y = s.y0; y < s.y1; y++)
         for (int x = 0; x < op.w; x++) {
-            const float* from = run.context.arena.data() + share.maps[s.op].offset +
-                                size_t(y % share.maps[s.op].rows) * layout.row + size_t(x) * layout.stride;
-            std::copy(from + s.c0, from + s.c1, run.maps[s.op] + (size_t(y) * op.w + x) * op.c + s.c0);
+            const float* from = run.context.arena.data() + rows.offset + size_t(y % rows.rows) * layouts_[s.op].row + size_t(x) * kLine;
+            for (int c = s.c0; c < s.c1; c++) run.maps[s.op][(size_t(y) * op.w + x) * op.c + c] = from[place_of(v, c)];
         }
 }
 

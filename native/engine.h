@@ -12,6 +12,10 @@
 
 namespace bcnn {
 
+struct Free {
+    void operator()(void* p) const { std::free(p); }
+};
+
 template <class T>
 class Aligned {  // zeroed memory, aligned to cache lines
 public:
@@ -21,9 +25,6 @@ public:
     size_t size() const { return size_; }
 
 private:
-    struct Free {
-        void operator()(T* p) const { std::free(p); }
-    };
     size_t size_;
     std::unique_ptr<T[], Free> data_;
 };
@@ -60,7 +61,7 @@ private:
     void segment(const Plan& plan, int index, int share, const Run& run) const;
     void step(const Step& step, const Share& share, const Run& run) const;
     void input(const Packed& packed, const Step& step, float* out, const uint8_t* image) const;
-    void channel_avg(const Op& op, const Step& step, const float* x, float* out) const;
+    void channel_avg(const Op& op, const float* x, View x_view, float* out, View out_view) const;
     void copy_out(const Step& step, const Share& share, const Run& run) const;
     void take_logits(const Plan& plan, const Context& context, float* logits) const;
     Pool& pool();
@@ -71,7 +72,10 @@ private:
     std::vector<Layout> layouts_;
     std::vector<Packed> packed_;
     Plan alone_, split_;  // for one thread, for all
-    size_t logits_, scratch_bytes_, longest_pixel_;
+    size_t logits_, scratch_bytes_;
+    // What shifted filters read outside a map: a pixel of zeros, with the blocks of channels as far apart as in the map. Nobody
+    // writes here, so no memory stands behind it but the system's page of zeros.
+    std::unique_ptr<float[], Free> zeros_;
     std::vector<int> split_pieces_;
     std::vector<std::unique_ptr<Context>> contexts_;  // [0] for split_, [i] thread i's for alone_
     std::unique_ptr<Context> split_context_;

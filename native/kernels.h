@@ -1,8 +1,8 @@
 // What an instruction set offers the engine: a table of functions over plain pointers, one table per instruction set.
 // The functions are written once, in kernels.inl, over the primitives in simd/*.h.
 //
-// Maps are NHWC with a pixel stride: `stride` floats from one pixel to the next, of which `period` repeat without end as far
-// as a reader of replicated channels can see (channel k is at k mod period). Arrays of parameters are padded to 64 channels.
+// Maps are [C / kLine][rows][W][kLine]: channels in blocks of a cache line. Every kernel works on one or two registers of
+// channels at a time and walks along a row, so it walks along memory. Arrays of parameters are padded to 64 channels.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,13 +12,18 @@
 
 namespace bcnn {
 
+constexpr int kLine = 16;   // floats of a cache line
 constexpr int kPad = 64;    // parameter arrays are padded to this many channels: four registers of the widest instruction set
 constexpr int kBlock = 56;  // pixels whose bits are made at a time, or half of them; divides 224, 112, 56 and 28 x 28
 constexpr int kBranches = 4;  // branches whose bits are held at a time
 
-struct View {  // how a map is read
-    int stride, period;
+struct View {      // how a map is read
+    int period;    // replication: channel k is read at k mod period
+    size_t block;  // floats from one block of channels to the next
 };
+// From a pixel to its channel c < period.
+BCNN_INLINE ptrdiff_t place_of(View v, int c) { return ptrdiff_t(size_t(c / kLine) * v.block) + c % kLine; }
+BCNN_INLINE int wrapped(int c, int period) { return c == period ? 0 : c; }
 
 struct BranchData {
     const float* threshold;  // NaN past K: those bits are 0, like the weights there
@@ -32,17 +37,16 @@ struct BinaryConvData {
     const BranchData* branch;
     const float* slope;  // or none
     bool identity, prelu_after_add, shifted;
-    View x, add;
-    int out_stride;
     size_t weight_group;  // bytes of weights of one group of channels
     size_t bits;          // bytes of bits of one pixel, or of the pixels that are packed together
 };
 
 struct BinaryConvStep {  // pixels that are neighbours in memory; a row of the map if the op is shifted
     const float *x, *add;
-    const float* const* rows;  // shifted: per branch the start of the row read, or none if outside the map
-    const float* zeros;        // shifted: a pixel of zeros
     float* out;
+    View x_view, add_view, out_view;
+    const float* const* rows;  // shifted: per branch the start of the row read, or none if outside the map
+    const float* zeros;        // shifted: a pixel of zeros, to be read like one of x
     int pixels;
     int channel_begin, channel_end;  // multiples of kPad, or the end
     uint8_t* scratch;
@@ -51,8 +55,6 @@ struct BinaryConvStep {  // pixels that are neighbours in memory; a row of the m
 struct DepthwiseData {
     int k, width, stride;  // width and stride of the map read and the step over it
     const float *weight, *offset, *slope;  // weight [K / lanes, 9, lanes]
-    View x;
-    int out_stride;
 };
 
 struct Kernels {
@@ -64,15 +66,17 @@ struct Kernels {
     size_t (*scratch_bytes)(int k);              // a BinaryConvStep needs
     void (*pack_weight)(const uint32_t* weight, int o, int k, uint8_t* out);
     void (*binary_conv)(const BinaryConvData&, const BinaryConvStep&);
-    // rows: y - 1, y, y + 1 of the map read, none if outside; makes a row of `width` pixels
-    void (*depthwise)(const DepthwiseData&, const float* const rows[3], float* out, int width);
+    // `height` rows of `width` pixels; row y is made from rows[y S] to rows[y S + 2], which are none outside the map
+    void (*depthwise)(const DepthwiseData&, const float* const* rows, View x, float* out, View out_view, int width, int height);
     // rows: the S rows read
-    void (*avg_pool)(const float* const* rows, int s, View x, int channels, float* out, int out_stride, int width);
+    void (*avg_pool)(const float* const* rows, int s, View x, int channels, float* out, View out_view, int width);
     void (*global_avg_pool)(const float* x, int pixels, View v, int channel_begin, int channel_end, float* out);
     // weight [O / kPad, C, kPad]
     void (*linear)(const float* x, int channels, const float* weight, const float* bias, int begin, int end, float* out);
-    // Binary MACs of `repeats` rounds of the innermost loop on data in L1: what the benchmark calls the peak. First with 0.
+    // For the benchmark, binary MACs of `repeats` rounds: of the innermost loop on data in L1 (first with 0), and of xor,
+    // popcount and add on registers alone.
     double (*dot_peak)(int repeats, uint8_t* scratch);
+    double (*popcount_peak)(int repeats);
 };
 
 extern const Kernels scalar_kernels, avx2_kernels, avx512_kernels, neon_kernels;

@@ -4,14 +4,17 @@
 #include <climits>
 #include <numeric>
 
+#include "kernels.h"
+
 namespace bcnn {
 namespace {
 
-constexpr size_t kLine = 16;               // floats of a cache line
 constexpr size_t kWeightBudget = 272 << 10;  // bytes of weights that stay in an L2 of 512 kB beside the rows
 constexpr size_t kSkew = 5 * kLine;          // between rings, so that they do not compete for the same sets of L1
-constexpr int kBatchPixels = 56;
+constexpr int kBatchPixels = 28;             // as many as a binary convolution of many channels takes at a time
 constexpr size_t kLargeWeights = 16 << 10;
+constexpr double kL3 = 10;                   // bytes in a nanosecond
+constexpr int kLongest = 64;                 // ops of a segment that is shared: with each, more rows are made twice
 
 size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
 
@@ -82,11 +85,10 @@ public:
         const int shares = shares_;
         const std::vector<int> cuts = cut();
         Plan plan;
-        const size_t whole_maps = place_whole_maps(cuts);
-        plan.floats = whole_maps;
+        place_whole_maps(cuts);
         for (size_t s = 0; s + 1 < cuts.size(); s++) {
             plan.segments.push_back({});
-            size_t end = whole_maps;  // rings of one segment reuse the place of the last one's
+            size_t end = in_use_[s];  // rings of one segment reuse the place of the last one's
             shares_ = shares;
             if (!separable(cuts[s], cuts[s + 1])) shares_ = 1;
             for (int i = 0; i < shares_; i++) {
@@ -100,11 +102,39 @@ public:
 
 private:
     int last_reader(int op) const { return readers_[op].empty() ? op : readers_[op].back(); }
-    size_t map_floats(int op) const { return layouts_[op].row * model_[op].h; }
+    size_t map_floats(int op) const { return layouts_[op].floats(model_[op].h); }
+
+    // Nanoseconds that a row of op takes, roughly, as measured on Zen 3: only to be compared with each other.
+    double row_time(const Op& op) const {
+        const double values = double(op.w) * op.c;
+        if (op.kind == Kind::binary_conv) return values * double(op.branches.size()) * (0.2 + op.k / 800.0);
+        return values * (op.kind == Kind::depthwise ? 0.4 : 0.25);
+    }
+
+    // Thread time that is lost if [begin, end) is one segment: rows near the cuts are made twice, and shares are not equal.
+    double lost_time(int begin, int end) {
+        if (shares_ == 1 || by_channels(begin, end)) return 0;
+        double longest = 0, all = 0;
+        for (int i = begin; i < end; i++) {
+            whole_[i] = readers_[i].empty() || last_reader(i) >= end;
+            all += row_time(model_[i]) * model_[i].h;
+        }
+        for (int index : {0, shares_ / 2, shares_ - 1}) {  // the others are like the one in the middle
+            find_needs(begin, end, index);
+            double time = 0;
+            for (int i = begin; i < end; i++) {
+                if (overlaps(i, index)) return all * (shares_ - 1);
+                if (!need_[i].empty()) time += row_time(model_[i]) * (need_[i].end - need_[i].begin);
+            }
+            longest = std::max(longest, time);
+        }
+        return longest * shares_ - all;
+    }
 
     // Where segments begin and end. Cost in bytes moved through L3, estimated: a whole map is written and read; weights of
-    // a segment that fit L2 are streamed from there for each row, at a fraction of the cost, and from L3 if they do not fit.
-    std::vector<int> cut() const {
+    // a segment that fit L2 are streamed from there for each row, at a fraction of the cost, and from L3 if they do not fit;
+    // L3 moves some 10 bytes in a nanosecond that threads lose.
+    std::vector<int> cut() {
         const int n = int(model_.size());
         std::vector<double> crossing(n + 1, 0);  // of maps that a cut before op i makes whole
         for (int i = 0; i < n; i++)
@@ -112,6 +142,7 @@ private:
         std::vector<double> best(n + 1, 1e300);
         std::vector<int> from(n + 1, 0);
         best[0] = 0;
+        whole_.assign(n, false);
         for (int end = 1; end <= n; end++) {
             double once = 0, by_row = 0;
             for (int begin = end - 1; begin >= 0; begin--) {
@@ -119,7 +150,9 @@ private:
                 by_row += double(weights_[begin]) * model_[begin].h;
                 const bool alone = end - begin == 1;
                 const Kind kind = model_[begin].kind;
-                const double cost = alone ? once : once <= double(kWeightBudget) ? by_row / 8 : by_row;
+                if (shares_ > 1 && end - begin > kLongest) break;
+                const double weights = alone ? once : once <= double(kWeightBudget) ? by_row / 8 : by_row;
+                const double cost = weights + kL3 * lost_time(begin, end);
                 if (best[begin] + cost + crossing[begin] < best[end]) {
                     best[end] = best[begin] + cost + crossing[begin];
                     from[end] = begin;
@@ -136,14 +169,14 @@ private:
     }
 
     // Maps read in a later segment than they are made in, and those that nobody reads: first fit by lifetime.
-    size_t place_whole_maps(const std::vector<int>& cuts) {
+    void place_whole_maps(const std::vector<int>& cuts) {
         const int n = int(model_.size());
         std::vector<int> segment(n);
         for (size_t s = 0; s + 1 < cuts.size(); s++)
             for (int i = cuts[s]; i < cuts[s + 1]; i++) segment[i] = int(s);
         whole_.assign(n, false);
         offset_.assign(n, 0);
-        size_t end = 0;
+        in_use_.assign(cuts.size() - 1, 0);
         for (int i = 0; i < n; i++) {
             whole_[i] = readers_[i].empty() || segment[last_reader(i)] > segment[i];
             if (!whole_[i]) continue;
@@ -159,9 +192,8 @@ private:
                 at = std::max(at, stop);
             }
             offset_[i] = at;
-            end = std::max(end, at + size);
+            for (int s = segment[i]; s <= segment[last_reader(i)]; s++) in_use_[s] = std::max(in_use_[s], at + size);
         }
-        return end;
     }
 
     // An op that has its segment to itself and is split by channels. Not one whose channels are repeated: that takes all of them.
@@ -186,14 +218,16 @@ private:
     }
 
     // Two shares must not make the same rows of a whole map: they would write them at the same time.
+    bool overlaps(int i, int index) const {
+        const Range own = own_rows(i, index);
+        return whole_[i] && (need_[i].begin < own.begin || need_[i].end > own.end);
+    }
     bool separable(int begin, int end) {
         if (by_channels(begin, end)) return true;
         for (int index = 0; index < shares_; index++) {
             find_needs(begin, end, index);
-            for (int i = begin; i < end; i++) {
-                const Range own = own_rows(i, index);
-                if (whole_[i] && (need_[i].begin < own.begin || need_[i].end > own.end)) return false;
-            }
+            for (int i = begin; i < end; i++)
+                if (overlaps(i, index)) return false;
         }
         return true;
     }
@@ -203,7 +237,7 @@ private:
         Share share;
         share.maps.resize(model_.size());
         for (size_t i = 0; i < model_.size(); i++)
-            if (whole_[i]) share.maps[i] = {offset_[i], model_[i].h};
+            if (whole_[i]) share.maps[i] = {offset_[i], model_[i].h, layouts_[i].block(model_[i].h)};
         if (by_channels(begin, end)) {
             const Op& op = model_[begin];
             const int units = (op.c + 63) / 64;
@@ -217,15 +251,22 @@ private:
         steps_.clear();
         made_.resize(model_.size());
         for (int i = begin; i < end; i++) made_[i] = need_[i].begin;
-        for (const bool whole : {true, false})
+        // Whole maps grow side by side: a map that two of them are made from is then read by both while it is a few rows.
+        int most = 0;
+        for (int i = begin; i < end; i++)
+            if (whole_[i] && !need_[i].empty()) most = std::max(most, need_[i].end - need_[i].begin);
+        for (int part = 1; part <= most; part++)
             for (int i = end - 1; i >= begin; i--)
-                if (whole_[i] == whole && !need_[i].empty()) pull(i, need_[i].end - 1);
+                if (whole_[i] && !need_[i].empty())
+                    pull(i, need_[i].begin + (need_[i].end - need_[i].begin) * part / most - 1);
+        for (int i = end - 1; i >= begin; i--)  // rows that nobody reads
+            if (!need_[i].empty()) pull(i, need_[i].end - 1);
         for (int i = begin; i < end; i++)
             if (!whole_[i] && rings_[i]) {
                 const int batches = (rings_[i] + batch(model_[i]) - 1) / batch(model_[i]) + (need_[i].begin % batch(model_[i]) != 0);
                 const int rows = std::min(batches * batch(model_[i]), model_[i].h);
-                share.maps[i] = {floats, rows};
-                floats += round_up(layouts_[i].row * size_t(rows), kLine) + kSkew;
+                share.maps[i] = {floats, rows, layouts_[i].block(rows)};
+                floats += round_up(layouts_[i].floats(rows), kLine) + kSkew;
             }
         share.steps = std::move(steps_);
         return share;
@@ -248,7 +289,7 @@ private:
             if (op.source >= begin_) pull(op.source, rows_read(op, model_[op.source].h, end - 1).end - 1);
             if (op.add >= begin_) pull(op.add, end - 1);
             rings_[i] = std::max(rings_[i], end - oldest_needed(i));
-            if (pointwise(op))
+            if (pointwise(op) || op.kind == Kind::depthwise)
                 steps_.push_back({i, first, end, 0, op.c});
             else
                 for (int row = first; row < end; row++) steps_.push_back({i, row, row + 1, 0, op.c});
@@ -275,6 +316,7 @@ private:
     std::vector<std::vector<int>> readers_;
     std::vector<bool> whole_;
     std::vector<size_t> offset_;
+    std::vector<size_t> in_use_;  // by segment: where the whole maps end that it makes, reads or must keep
     // of the share being made
     int begin_ = 0;
     std::vector<Range> need_;
@@ -283,6 +325,12 @@ private:
 };
 
 }  // namespace
+
+// An odd number of lines: with an even one, blocks of the same pixel would compete for few sets of L1.
+size_t Layout::block(int rows) const {
+    return row * size_t(rows) / kLine % 2 ? row * size_t(rows) : row * size_t(rows) + kLine;
+}
+size_t Layout::floats(int rows) const { return size_t((period + kLine - 1) / kLine) * block(rows); }
 
 std::vector<Layout> layouts(const Model& model, int lanes) {
     std::vector<Layout> out;
@@ -294,12 +342,7 @@ std::vector<Layout> layouts(const Model& model, int lanes) {
         Layout layout;
         layout.extend = replicated && c % lanes;
         layout.period = layout.extend ? std::lcm(c, lanes) : int(round_up(c, lanes));
-        // Pixels an even number of lines apart compete for banks and sets of L1: an odd number spreads them. Measured on Zen 3:
-        // loads 256 bytes apart take 1.07 cycles, 320 bytes apart 0.60.
-        layout.stride = layout.period + (layout.period >= 64 && layout.period / int(kLine) % 2 == 0 ? int(kLine) : 0);
-        layout.row = size_t(layout.stride) * model[i].w;
-        // The same of rows, where that is wide enough not to be read as one with its neighbours.
-        if (layout.row % 1024 == 0 && model[i].w > kBatchPixels) layout.row += kSkew;
+        layout.row = size_t(kLine) * model[i].w;
         out.push_back(layout);
     }
     return out;

@@ -185,3 +185,15 @@ def test_targets_are_judged_by_the_fastest_rival_and_missing_ones_are_not_judged
     assert found["20x faster than ONNX Runtime, the faster of its two forms"].verdict == "not reached"
     assert found["within 1.35x of the fastest int8 MobileNetV1"].verdict == "reached"  # 1.33
     assert found["a packed file loads in 20 ms"].verdict == "reached"
+
+
+def test_profile_holds_late_levels_against_the_peak_of_xor_and_popcount() -> None:
+    engine = pytest.importorskip("bcnn.engine")
+    from bcnn.bench import ops
+
+    wide = NetworkConfig(name="wide", image_size=(4, 4), classes=4, stem=Level(1, 1, 64), levels=())
+    profile = ops.profile(engine.Engine(sample_program(wide), threads=1), sample_image(4, 4), repeats=2)
+    assert profile.late_gmacs > 0
+    assert profile.popcount_peak > 0
+    assert f"{profile.late_gmacs / profile.popcount_peak:.0%} of the first peak" in profile.text()
+    assert f"peak of xor, popcount and add in registers on this core: {profile.popcount_peak:.0f}" in profile.text()

@@ -64,21 +64,22 @@ BCNN_INLINE int place(int nibble, int rounds) { return (nibble % 2 * 2 + nibble 
 //      pixel and the same four of the second.
 //   2. Each byte keeps one bit, 1 to 128, and `vpsadbw` adds the eight up: the number of the table, in 64 bits.
 //   3. Shifts put four such numbers, times 16, side by side.
-template <int rounds, bool wraps>
-static void sign_pack_64(const float* const* pixel, int pixels, const int* at, const float* threshold, uint8_t* bits,
+template <int rounds, bool pairs>  // pairs: the second register of a round is the first one's neighbour
+static void sign_pack_64(const float* const* pixel, int pixels, const ptrdiff_t* at, const float* threshold, uint8_t* bits,
                          size_t bytes) {
     const __m256i bit = _mm256_set1_epi64x(int64_t(0x8040201008040201));
     Floats t[2 * rounds];
     for (int j = 0; j < 2 * rounds; j++) t[j] = load(threshold + j * lanes);
     for (int p = 0; p < pixels; p += 2, bits += bytes) {
-        const float *a = pixel[p] + at[0], *b = pixel[p + 1] + at[0];
+        const float *a = pixel[p], *b = pixel[p + 1];
         __m256i all = _mm256_setzero_si256();
         for (int r = 0; r < rounds; r++) {
             __m256i half[2];
             for (int h = 0; h < 2; h++) {
-                const int j = 2 * r + h, next = wraps ? at[j] - at[0] : j * lanes;
-                half[h] = _mm256_packs_epi32(_mm256_castps_si256(_mm256_cmp_ps(t[j], load(a + next), _CMP_LE_OQ)),
-                                             _mm256_castps_si256(_mm256_cmp_ps(t[j], load(b + next), _CMP_LE_OQ)));
+                const int j = 2 * r + h;
+                const ptrdiff_t from = pairs ? at[2 * r] + h * lanes : at[j];
+                half[h] = _mm256_packs_epi32(_mm256_castps_si256(_mm256_cmp_ps(t[j], load(a + from), _CMP_LE_OQ)),
+                                             _mm256_castps_si256(_mm256_cmp_ps(t[j], load(b + from), _CMP_LE_OQ)));
             }
             const __m256i kept = _mm256_and_si256(_mm256_packs_epi16(half[0], half[1]), bit);
             const __m256i number = _mm256_sad_epu8(kept, _mm256_setzero_si256());
@@ -99,15 +100,15 @@ static void sign_pack_64(const float* const* pixel, int pixels, const int* at, c
 
 static void sign_pack(const float* const* pixel, int pixels, View v, const float* threshold, uint8_t* bits, size_t bytes) {
     const int vectors = int(bytes / 4);
-    for (int j = 0; j < vectors; j += 8) {
-        int at[8];
-        bool wraps = false;
-        for (int i = 0; i < 8; i++) {
-            at[i] = (j + i) * lanes % v.period;  // replication: channel k is read at k mod C
-            wraps |= at[i] != at[0] + i * lanes;
+    for (int j = 0, c = 0; j < vectors; j += 8) {
+        ptrdiff_t at[8];
+        bool pairs = true;
+        for (int i = 0; i < 8; i++, c = wrapped(c + lanes, v.period)) {
+            at[i] = place_of(v, c);
+            pairs &= i % 2 == 0 || at[i] == at[i - 1] + lanes;
         }
         const int rounds = (vectors - j < 8 ? vectors - j : 8) / 2;
-#define BCNN_PACK(ROUNDS) (wraps ? sign_pack_64<ROUNDS, true> : sign_pack_64<ROUNDS, false>)
+#define BCNN_PACK(ROUNDS) (pairs ? sign_pack_64<ROUNDS, true> : sign_pack_64<ROUNDS, false>)
         const auto pack = rounds == 4 ? BCNN_PACK(4) : rounds == 3 ? BCNN_PACK(3) : rounds == 2 ? BCNN_PACK(2) : BCNN_PACK(1);
 #undef BCNN_PACK
         pack(pixel, pixels, at, threshold + j * lanes, bits + j * 4, bytes);
@@ -222,4 +223,19 @@ BCNN_INLINE void dot(const uint8_t* bits, size_t bytes, const uint8_t* w, size_t
                 _mm256_store_si256(to + 1, odd);
             }
     }
+}
+
+// For popcount_peak: the bits of a byte are those of its two nibbles. `hidden`: the compiler must take it for a new value.
+typedef __m256i Bits;
+BCNN_INLINE Bits bits_of(uint32_t word) { return _mm256_set1_epi32(int(word)); }
+BCNN_INLINE Bits count_differing(Bits sum, Bits x, Bits w) {
+    const __m256i table = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4, 0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4);
+    const __m256i low = _mm256_set1_epi8(15), differ = _mm256_xor_si256(x, w);
+    const __m256i first = _mm256_shuffle_epi8(table, _mm256_and_si256(differ, low));
+    const __m256i second = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(differ, 4), low));
+    return add_bytes(sum, _mm256_add_epi8(first, second));
+}
+BCNN_INLINE Bits hidden(Bits v) {
+    asm volatile("" : "+x"(v));
+    return v;
 }

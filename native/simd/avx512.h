@@ -46,3 +46,16 @@ BCNN_INLINE void dot(const uint8_t* bits, size_t bits_stride, const uint8_t* w, 
     for (int t = 0; t < T; t++)
         for (int g = 0; g < G; g++) _mm512_store_si512(out + t * kPad + g * group, sum[t][g]);
 }
+
+// For popcount_peak. `hidden`: the compiler must take it for a new value.
+typedef __m512i Bits;
+BCNN_INLINE Bits bits_of(uint32_t word) { return _mm512_set1_epi32(int(word)); }
+BCNN_INLINE Bits count_differing(Bits sum, Bits x, Bits w) {
+    return _mm512_add_epi32(sum, _mm512_popcnt_epi32(_mm512_xor_si512(x, w)));
+}
+BCNN_INLINE Bits hidden(Bits v) {
+#if !defined(BCNN_EMULATE_AVX512)
+    asm volatile("" : "+v"(v));
+#endif
+    return v;
+}

@@ -59,3 +59,12 @@ BCNN_INLINE void dot(const uint8_t* bits, size_t bits_stride, const uint8_t* w, 
     for (int t = 0; t < T; t++)
         for (int g = 0; g < 2 * G; g++) vst1q_u32(out + t * kPad + g * 4, total[t][g]);
 }
+
+// For popcount_peak. `hidden`: the compiler must take it for a new value.
+typedef uint8x16_t Bits;
+BCNN_INLINE Bits bits_of(uint32_t word) { return vreinterpretq_u8_u32(vdupq_n_u32(word)); }
+BCNN_INLINE Bits count_differing(Bits sum, Bits x, Bits w) { return vaddq_u8(sum, vcntq_u8(veorq_u8(x, w))); }
+BCNN_INLINE Bits hidden(Bits v) {
+    asm volatile("" : "+w"(v));
+    return v;
+}

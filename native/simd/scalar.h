@@ -68,3 +68,21 @@ BCNN_INLINE void dot(const uint8_t* bits, size_t bits_stride, const uint8_t* w, 
         for (int c = 0; c < group; c++) out[t * kPad + c] = sum[c];
     }
 }
+
+// For popcount_peak. `hidden`: the compiler must take it for a new value.
+struct Bits {
+    uint32_t v[group];
+};
+BCNN_INLINE Bits bits_of(uint32_t word) {
+    Bits r;
+    for (int i = 0; i < group; i++) r.v[i] = word;
+    return r;
+}
+BCNN_INLINE Bits count_differing(Bits sum, Bits x, Bits w) {
+    for (int i = 0; i < group; i++) sum.v[i] += popcount(x.v[i] ^ w.v[i]);
+    return sum;
+}
+BCNN_INLINE Bits hidden(Bits b) {
+    asm volatile("" : "+m"(b));
+    return b;
+}

@@ -13,13 +13,13 @@ static void pack_weight(const uint32_t* weight, int o, int k, uint8_t* out) { pa
 
 // x >= threshold of a block of pixels, as bits.
 static void sign_pack(const float* const* pixel, int pixels, View v, const float* threshold, uint8_t* bits, size_t bytes) {
-    for (int j = 0, at = 0; j < int(bytes) * 8 / lanes; j++) {
+    for (int j = 0, c = 0; j < int(bytes) * 8 / lanes; j++) {
         const Floats t = load(threshold + j * lanes);
+        const ptrdiff_t at = place_of(v, c);
         for (int p = 0; p < pixels; p++) {
             const unsigned mask = at_least(load(pixel[p] + at), t);
             __builtin_memcpy(bits + p * bytes + j * (lanes / 8), &mask, lanes / 8);  // little endian, as all these machines
         }
-        at += lanes;
-        if (at == v.period) at = 0;  // replication: channel k is read at k mod C
+        c = wrapped(c + lanes, v.period);
     }
 }
