@@ -60,7 +60,7 @@ def imagenette() -> TrainConfig:
     """
     step1 = Step(name="step1", warmup=1, epochs=7, lr=4e-3, size=0.5)
     step2 = replace(step1, name="step2", weights="binary", epochs=34, lr=6e-3, weight_decay=0.0)
-    cycle2 = replace(step2, name="step2-cycle2", epochs=12, lr=4e-3, size=1.0)
+    cycle2 = replace(step2, name="step2-cycle2", epochs=8, lr=4e-3, size=1.0)
     return TrainConfig(
         recipe="imagenette",
         network=preset("imagenette"),
@@ -76,7 +76,7 @@ def cifar10() -> TrainConfig:
     """CIFAR-10 on one CPU core, 77.9 M binary MACs: the paper's two steps and second cycle with a short schedule. No figure of ours yet."""
     step1 = Step(name="step1", warmup=1, epochs=2, lr=4e-3)
     step2 = replace(step1, name="step2", weights="binary", epochs=12, lr=6e-3, weight_decay=0.0)
-    cycle2 = replace(step2, name="step2-cycle2", epochs=7, lr=3e-3)
+    cycle2 = replace(step2, name="step2-cycle2", epochs=19, lr=4e-3)
     return TrainConfig(
         recipe="cifar10",
         network=preset("cifar10").scaled(1.5),
