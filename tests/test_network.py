@@ -113,7 +113,9 @@ def test_step_1_and_step_2_hold_the_same_state() -> None:
 
 
 def test_unknown_weights_get_a_sentence(network: Network) -> None:
-    with pytest.raises(UserError, match=r"unknown weights 'binery'; did you mean 'binary'\? known: binary, float, real, scaled, tanh"):
+    with pytest.raises(
+        UserError, match=r"unknown weights 'binery'; did you mean 'binary'\? known: binary, float, real, scaled, tanh"
+    ):
         network.weights = "binery"
     assert network.weights == "binary"
 

@@ -54,9 +54,11 @@ def imagenet_p2() -> TrainConfig:
 
 
 def imagenette() -> TrainConfig:
-    """Ten classes of photos at 128 x 128 on one CPU core: the paper's two steps and second cycle with a short schedule.
+    """Imagenette, ten classes of photos at 128 x 128: 86.50 % top-1 on its 3,925 validation photos (seed 0; 70.65 % after step 1,
+    78.88 % after step 2), in 115 minutes on one core of a loaded AMD Zen 3 server; 86.52 % packed, in the engine.
 
-    Step 1 and step 2 read 64 x 64 crops, a quarter of the work; the second cycle moves to 128 x 128. No figure of ours yet.
+    Step 1 and step 2 read 64 x 64 crops, a quarter of the work; the second cycle of step 2 moves to 128 x 128. One seed only. No
+    setting was chosen by the validation photos.
     """
     step1 = Step(name="step1", warmup=1, epochs=7, lr=4e-3, size=0.5)
     step2 = replace(step1, name="step2", weights="binary", epochs=34, lr=6e-3, weight_decay=0.0)
@@ -73,7 +75,10 @@ def imagenette() -> TrainConfig:
 
 
 def cifar10() -> TrainConfig:
-    """CIFAR-10 on one CPU core, 77.9 M binary MACs: the paper's two steps and second cycle with a short schedule. No figure of ours yet."""
+    """CIFAR-10 on one CPU core, 77.9 M binary MACs: the paper's two steps and second cycle with a short schedule.
+
+    On CIFAR-10 (JPEG), seed 0: 70.29 % top-1 after step 1, 82.34 % after step 2; the second cycle has not been run to its end yet.
+    """
     step1 = Step(name="step1", warmup=1, epochs=2, lr=4e-3)
     step2 = replace(step1, name="step2", weights="binary", epochs=12, lr=6e-3, weight_decay=0.0)
     cycle2 = replace(step2, name="step2-cycle2", epochs=19, lr=4e-3)
