@@ -130,7 +130,7 @@ def predict(
     \b
     Examples:
       bcnn predict photo.jpg                    ten classes of photos: bcnn models
-      bcnn predict photo.jpg --model cifar10
+      bcnn predict digit.png --model digits
       bcnn predict photos/ -m model.bcnn --top 1 --json
     """
     from rich.progress import track
