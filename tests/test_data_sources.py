@@ -119,3 +119,15 @@ def test_a_folder_with_evaluation_images_alone_is_not_read_as_a_class(tmp_path):
         photo(tmp_path / split / "ant" / "0.png")
     with pytest.raises(UserError, match=r"has no training images: expected .*train/CLASS/\*.jpg beside test/val"):
         sources.find(str(tmp_path))
+
+
+def test_evaluation_images_alone_are_enough_to_evaluate(tmp_path):
+    for split, count in (("val", 2), ("test", 1)):
+        for name in ("ant", "bee"):
+            for i in range(count):
+                photo(tmp_path / split / name / f"{i}.png")
+    found = sources.find(str(tmp_path), training=False)
+    assert (found.classes, len(found.val)) == (("ant", "bee"), 4)
+    assert len(sources.find(str(tmp_path), split="test", training=False).val) == 2
+    with pytest.raises(UserError, match="other has no class folders"):
+        sources.find(str(tmp_path), split="other", training=False)

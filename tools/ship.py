@@ -33,6 +33,7 @@ from bcnn.lower import lower
 from bcnn.packfile import digest, save
 from bcnn.program import Program
 from bcnn.scores import Scores
+from bcnn.train.evaluate import batch_size
 from bcnn.train.run import RunFolder
 from bcnn.verify import verify
 
@@ -154,7 +155,8 @@ def ship(run: Path, name: str, data: str = "", hardware: str = "", folder: Path 
 def measure(program: Program, engine: Engine, torch_logits: Any, images: sources.Images) -> tuple[Scores, int]:
     """The engine's scores, and on how many images torch's first choice is the same."""
     scores, agree = Scores.of(len(program.labels)), 0
-    size, batch = program.shapes[0][:2], 64
+    size = program.shapes[0][:2]
+    batch = batch_size(size, "cpu")
     parts = batches(images, size, program.crop, Unreadable(), batch)
     console = Console(stderr=True)
     for pixels, labels in track(parts, "engine and torch", -(-len(images) // batch), console=console, transient=True):

@@ -48,7 +48,7 @@ def measure_packed(
     engine = bcnn.load(model)
     program = engine.program
     config = data_config(data, program.crop, program.provenance, strict)
-    found = sources.find(config.source, strict=strict, split=split)
+    found = sources.find(config.source, strict=strict, split=split, training=False)
     classes = program.shapes[-1][2]
     check_classes(model, card.folders(program), classes, found.classes)
     scores, unreadable = Scores.of(classes), Unreadable(strict)

@@ -161,7 +161,7 @@ def open_data(config: DataConfig, size: tuple[int, int]) -> Data:
 
 def open_evaluation(config: DataConfig, size: tuple[int, int], mean: Floats3, std: Floats3, split: str = "") -> Data:
     """The evaluation images alone, normalised as the network to be measured was trained; training images are not read."""
-    source = sources.find(config.source, strict=config.strict, split=split)
+    source = sources.find(config.source, strict=config.strict, split=split, training=False)
     unreadable = Unreadable(config.strict)
     val = _split(source.val, size, config.crop, config, unreadable, "evaluation images")
     none = Split(None, (), np.empty(0, np.int64))

@@ -52,8 +52,11 @@ class Source:
     notes: tuple[str, ...] = field(default=())  # what was decided about a data set that is not quite regular
 
 
-def find(source: str, hold_out: float = 0.0, strict: bool = False, split: str = "") -> Source:
-    """The data set that `source` names. `split` asks for another evaluation split of a folder than the usual one."""
+def find(source: str, hold_out: float = 0.0, strict: bool = False, split: str = "", training: bool = True) -> Source:
+    """The data set that `source` names. `split` asks for another evaluation split of a folder than the usual one.
+
+    Without `training`, evaluation images are enough: a folder of val/CLASS/* alone will do.
+    """
     if split and (source == "digits" or cifar.find(Path(source))):
         raise UserError(f"{source} has no split {split!r}: only a data set of folders can be asked for one")
     if source == "digits":
@@ -66,7 +69,7 @@ def find(source: str, hold_out: float = 0.0, strict: bool = False, split: str = 
         classes, train_arrays, test_arrays = cifar.load(*batches)
         found = Source(classes, Images(*train_arrays), Images(*test_arrays))
     else:
-        found = _folders(Path(source), strict, split)
+        found = _folders(Path(source), strict, split, training)
     if hold_out:
         train, val = split_off(found.train, hold_out)
         note = (
@@ -104,15 +107,19 @@ def _digits() -> Source:
     return Source(tuple(str(digit) for digit in range(10)), train, val)
 
 
-def _folders(root: Path, strict: bool, split: str) -> Source:
+def _folders(root: Path, strict: bool, split: str, training: bool) -> Source:
     notes: list[str] = []
     has_train = (root / "train").is_dir()
     train_root = root / "train" if has_train else root
     found = _listing(train_root)
+    if found and not has_train and set(found) <= {"val", "test"}:
+        if training:
+            raise UserError(f"{root} has no training images: expected {root}/train/CLASS/*.jpg beside {'/'.join(found)}")
+        split = split or max(found)  # val before test
+        train_root = root / split
+        found = _listing(train_root) if train_root.is_dir() else {}
     if not found:
         raise UserError(f"{train_root} has no class folders; expected {train_root}/CLASS/*.jpg")
-    if not has_train and set(found) <= {"val", "test"}:
-        raise UserError(f"{root} has no training images: expected {root}/train/CLASS/*.jpg beside {'/'.join(found)}")
     for name in [name for name, files in found.items() if not files]:
         if strict:
             raise UserError(f"class {name!r} has no image in {train_root}")
