@@ -50,12 +50,10 @@ def decode(
     readable = np.ones(len(images), dtype=np.bool_)
 
     def one(index: int) -> str:
-        try:
-            item = images.items[index]
-            image = Image.fromarray(item) if isinstance(item, np.ndarray) else pixels.open_rgb(item)
-            out[index] = pixels.fit(image, size, crop)
-        except UserError as error:
-            return str(error)
+        read = _read(images.items[index], size, crop)
+        if isinstance(read, str):
+            return read
+        out[index] = read
         return ""
 
     if isinstance(images.items, np.ndarray) and images.items.shape[1:3] == size:
@@ -76,24 +74,24 @@ def batches(
     images: Images, size: tuple[int, int], crop: float, unreadable: Unreadable, batch: int
 ) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
     """The same a batch at a time, for a data set of any size; a batch of which nothing can be read is left out."""
-
-    def one(item: Path | NDArray[np.uint8]) -> NDArray[np.uint8] | str:
-        try:
-            image = Image.fromarray(item) if isinstance(item, np.ndarray) else pixels.open_rgb(item)
-            return pixels.fit(image, size, crop)
-        except UserError as error:
-            return str(error)
-
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         for first in range(0, len(images), batch):
             items, labels = images.items[first : first + batch], images.labels[first : first + batch]
-            read = list(pool.map(one, items))
+            read = list(pool.map(lambda item: _read(item, size, crop), items))
             for item, result in zip(items, read, strict=True):
                 if isinstance(result, str):
                     unreadable.add(str(item), result)
             good = [index for index, result in enumerate(read) if not isinstance(result, str)]
             if good:
                 yield np.stack([result for result in read if not isinstance(result, str)]), labels[good]
+
+
+def _read(item: Path | NDArray[np.uint8], size: tuple[int, int], crop: float) -> NDArray[np.uint8] | str:
+    """The pixels, or a sentence that says why there are none."""
+    try:
+        return pixels.fit(Image.fromarray(item) if isinstance(item, np.ndarray) else pixels.open_rgb(item), size, crop)
+    except UserError as error:
+        return str(error)
 
 
 def _progress(results: Iterable[str], total: int, what: str) -> Iterable[str]:

@@ -114,7 +114,9 @@ def _folders(root: Path, strict: bool, split: str, training: bool) -> Source:
     found = _listing(train_root)
     if found and not has_train and set(found) <= {"val", "test"}:
         if training:
-            raise UserError(f"{root} has no training images: expected {root}/train/CLASS/*.jpg beside {'/'.join(found)}")
+            raise UserError(
+                f"{root} has no training images: expected {root}/train/CLASS/*.jpg beside {'/'.join(found)}"
+            )
         split = split or max(found)  # val before test
         train_root = root / split
         found = _listing(train_root) if train_root.is_dir() else {}

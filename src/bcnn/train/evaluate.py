@@ -11,7 +11,6 @@ from bcnn.data import Data
 from bcnn.scores import Scores
 from bcnn.train import distributed
 
-
 BATCH, CPU_PIXELS = 256, 1 << 15
 
 
