@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -41,6 +42,31 @@ def test_the_stored_result_is_of_the_models_in_the_package():
         program = packfile.read(shipped.find(name))
         assert rows[name]["bytes"] == shipped.find(name).stat().st_size, again
         assert rows[name]["top1"] == card.of(program).top1, again
+
+
+def test_the_table_of_experiments_is_what_the_stored_results_say():
+    from bench import experiments
+
+    records = json.loads((ROOT / experiments.RESULTS).read_text(encoding="utf-8"))
+    page = (ROOT / experiments.PAGE).read_text(encoding="utf-8")
+    assert page == experiments.put_into(page, experiments.table(records)), "run: python -m bench.experiments --table"
+    assert {record["name"] for record in records} == set(experiments.variants()), "a variant was never run"
+
+
+def test_the_variants_of_an_experiment_differ_from_the_reference_in_one_respect():
+    from bench import experiments
+
+    reference = experiments.base()
+    for name, variant in experiments.variants().items():
+        assert (variant.run.network != reference.network) + (variant.run.steps != reference.steps) == (name != "base")
+        assert variant.run == dataclasses.replace(reference, network=variant.run.network, steps=variant.run.steps)
+        assert experiments.binary_macs(variant.run) == pytest.approx(experiments.binary_macs(reference), rel=0.06)
+
+
+def test_a_variant_is_compared_with_the_reference_over_the_seeds_that_both_have():
+    from bench import experiments
+
+    assert experiments.gain({"0": 0.5, "1": 0.75}, {"0": 0.25, "1": 0.25, "2": 1.0}) == 0.375
 
 
 def test_a_readme_without_markers_is_not_touched():

@@ -1,0 +1,222 @@
+"""The experiments behind the recipes: variants of one small run on CIFAR-10 (JPEG), each with several seeds, and their table.
+
+    python -m bench.experiments --data cifar --out runs/experiments              what is not there yet, one run after another
+    python -m bench.experiments --out runs/experiments --table                   only collect the results and write the table
+
+A run that was killed goes on where it was. Accuracy is measured on training images held out of the training: no figure here
+has seen the test images. `--table` writes bench/results/experiments.json, the table between the marks in
+docs/experiments.md, and its picture.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bcnn import config, counts, recipes
+from bcnn.errors import UserError
+from bcnn.train.config import Step, TrainConfig
+
+RESULTS = Path("bench/results/experiments.json")
+PAGE = Path("docs/experiments.md")
+PICTURE = Path("docs/images/experiments.png")
+BEGIN, END = "<!-- table: python -m bench.experiments --table -->", "<!-- end of table -->"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row: what is asked, what is changed, and the run that answers."""
+
+    question: str
+    change: str
+    run: TrainConfig
+
+
+def base() -> TrainConfig:
+    """Half the width of the preset, 8.7 M binary MACs, 20,000 images: minutes a run, and still far from saturated."""
+    recipe = recipes.cifar10()
+    step1 = replace(recipe.steps[0], warmup=1, epochs=2, lr=6e-3)
+    step2 = replace(recipe.steps[1], warmup=1, epochs=5, lr=1e-2)
+    return replace(
+        recipe,
+        recipe="experiment",
+        network=config.preset("cifar10").scaled(0.5),
+        data=replace(recipe.data, hold_out=0.6),
+        steps=(step1, step2),
+        evaluate_every=100,
+        tensorboard=False,
+        threads=1,
+    )
+
+
+def variants() -> dict[str, Variant]:
+    """Every variant by the name of its run folder. All see the same images for the same number of epochs: nine."""
+    same = base()
+    step1, step2 = same.steps
+
+    def with_steps(*steps: Step) -> TrainConfig:
+        return replace(same, steps=steps)
+
+    def with_rate(lr: float) -> TrainConfig:
+        return with_steps(step1, replace(step2, lr=lr))
+
+    rate = "Learning rate of step 2"
+    steps = "One step or two"
+    teacher = "A teacher"
+    twin = replace(step1, name="twin", weights="float", epochs=2)
+    small = same.network.replace(branches=2, name="cifar10-p2").scaled(equal_width())
+    return {
+        "base": Variant("The reference", f"two steps, {step2.lr:g} in step 2, no teacher, P = 1, no clipping", same),
+        "prelu": Variant("The two PReLU readings", "`module` instead of `block`", replace(same, network=same.network.replace(prelu="module"))),
+        "rate-low": Variant(rate, f"{step2.lr / 4:g}", with_rate(step2.lr / 4)),
+        "rate-high": Variant(rate, f"{step2.lr * 2:g}", with_rate(step2.lr * 2)),
+        "one-step": Variant(steps, "step 2 alone, for as many epochs", with_steps(replace(step2, epochs=8))),
+        "long-step1": Variant(steps, "step 1 for 1 + 4, step 2 for 1 + 3", with_steps(replace(step1, epochs=4), replace(step2, epochs=3))),
+        "twin-teaches": Variant(
+            teacher, "the float twin, trained first (1 + 2 epochs more) and taught from in both steps",
+            with_steps(twin, replace(step1, teacher="twin"), replace(step2, teacher="twin")),
+        ),
+        "step1-teaches": Variant(teacher, "the network of step 1", with_steps(step1, replace(step2, teacher="step1"))),
+        "p2": Variant("P = 1 or P = 2 at equal binary MACs", "P = 2, narrower", replace(same, network=small)),
+        "clip": Variant("Latent weights clipped", "to [-1, 1] in step 2", with_steps(step1, replace(step2, clip=True))),
+    }  # fmt: skip
+
+
+def equal_width() -> float:
+    """The width at which P = 2 has the binary MACs nearest to those of P = 1."""
+    wanted = binary_macs(base())
+    two = base().network.replace(branches=2)
+    widths = [step / 100 for step in range(50, 101)]
+    return min(widths, key=lambda width: abs(counts.count(two.scaled(width)).counts.binary_macs - wanted))
+
+
+def binary_macs(run: TrainConfig) -> int:
+    return counts.count(run.network).counts.binary_macs
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default="", help="folder of CIFAR-10 with train/CLASS/*.jpg")
+    parser.add_argument("--out", type=Path, default=Path("runs/experiments"), help="where the runs are kept")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    parser.add_argument("--only", nargs="+", choices=sorted(variants()), help="these variants alone")
+    parser.add_argument("--table", action="store_true", help="train nothing, write the table")
+    args = parser.parse_args()
+    if not args.table:
+        for seed in args.seeds:  # all variants once before any of them twice
+            for name in args.only or variants():
+                train(name, seed, args.data, args.out)
+    write_table(args.out)
+
+
+def train(name: str, seed: int, data: str, out: Path) -> None:
+    from bcnn.train.run import RunFolder
+    from bcnn.train.start import train as start
+
+    folder = out / f"{name}-{seed}"
+    if (folder / "run.json").exists():
+        if "accuracy" not in RunFolder(folder).read_info():
+            start(None, folder, resume=True)
+        return
+    if not data:
+        raise UserError(f"{folder} is still to be trained: name the images with --data")
+    run = variants()[name].run
+    start(replace(run, seed=seed, data=replace(run.data, source=data)), folder)
+
+
+# --- the table ------------------------------------------------------------------------------------------------------
+
+
+def collect(out: Path) -> list[dict[str, Any]]:
+    """A record for every variant that has a finished run."""
+    from bcnn.train.run import RunFolder
+
+    records = []
+    for name, variant in variants().items():
+        seeds = {}
+        for path in sorted(out.glob(f"{name}-[0-9]*")):
+            info = RunFolder(path).read_info()
+            if "accuracy" in info:
+                last = RunFolder(path).read_metrics("epoch")[-1]
+                seeds[str(info["seed"])] = {"accuracy": info["accuracy"], "outside": last["outside"]}
+        if seeds:
+            records.append(
+                {"name": name, "question": variant.question, "change": variant.change, "macs": binary_macs(variant.run), "seeds": seeds}
+            )  # fmt: skip
+    return records
+
+
+def table(records: list[dict[str, Any]]) -> str:
+    lines = [
+        "| question | variant | binary MACs | top-1 of each seed | to the reference | latent weights outside [-1, 1] |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    reference = finals(records[0])
+    for record in records:
+        top1 = finals(record)
+        each = ", ".join(f"{100 * value:.2f}" for value in top1.values())
+        difference = "" if record is records[0] else f"{100 * gain(top1, reference):+.2f}"
+        outside = statistics.mean(seed["outside"] for seed in record["seeds"].values())
+        lines.append(
+            f"| {record['question']} | {record['change']} | {record['macs'] / 1e6:.2f} M | {each} | {difference} | {outside:.1%} |"
+        )
+    return "\n".join(lines)
+
+
+def finals(record: dict[str, Any]) -> dict[str, float]:
+    """Seed -> top-1 after the last step."""
+    return {seed: float(list(run["accuracy"].values())[-1]) for seed, run in record["seeds"].items()}
+
+
+def gain(top1: dict[str, float], reference: dict[str, float]) -> float:
+    """Over the seeds that both have: the same weights to begin with, the same crops in the same order."""
+    return statistics.mean(top1[seed] - reference[seed] for seed in top1 if seed in reference)
+
+
+def draw(records: list[dict[str, Any]]) -> None:
+    """A row a variant, a dot a seed."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axis = pyplot.subplots(figsize=(8, 0.42 * len(records) + 0.9), layout="constrained")
+    for row, record in enumerate(records):
+        top1 = [100 * value for value in finals(record).values()]
+        axis.plot(top1, [row] * len(top1), "o", color="#b5651d" if row == 0 else "#2f5d8a", markersize=7, alpha=0.8)
+    span = [100 * value for value in finals(records[0]).values()]
+    axis.axvspan(min(span), max(span), color="#b5651d", alpha=0.15, linewidth=0)
+    axis.set_yticks(range(len(records)), [record["name"] for record in records])
+    axis.invert_yaxis()
+    axis.grid(axis="x", alpha=0.3)
+    axis.set_xlabel("top-1 on 30,000 held-out images, %; a dot a seed, the band spans the reference's seeds")
+    figure.savefig(PICTURE, dpi=110)
+    pyplot.close(figure)
+
+
+def put_into(page: str, made: str) -> str:
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise UserError(f"{PAGE} has lost its markers")
+    return f"{before}{BEGIN}\n{made}\n{END}{after}"
+
+
+def write_table(out: Path) -> None:
+    records = collect(out)
+    if not records or records[0]["name"] != "base":
+        raise UserError(f"no finished run of the reference in {out}")
+    RESULTS.write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(put_into(PAGE.read_text(encoding="utf-8"), table(records)), encoding="utf-8")
+    draw(records)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except UserError as error:
+        raise SystemExit(str(error)) from None
