@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bench.pages import put_between
+
 from bcnn import config, counts, recipes
 from bcnn.errors import UserError
 from bcnn.train.config import Step, TrainConfig
@@ -199,11 +201,7 @@ def draw(records: list[dict[str, Any]]) -> None:
 
 
 def put_into(page: str, made: str) -> str:
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise UserError(f"{PAGE} has lost its markers")
-    return f"{before}{BEGIN}\n{made}\n{END}{after}"
+    return put_between(page, f"{BEGIN}\n", made, f"\n{END}")
 
 
 def write_table(out: Path) -> None:

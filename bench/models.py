@@ -18,6 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from bench.pages import put_between
+
 from bcnn import card, packfile, shipped
 from bcnn.bench.rival import Job
 from bcnn.bench.rivals import ENGINE, MAKERS, job, job_of, make
@@ -124,11 +126,7 @@ def _short(ms: float) -> str:
 
 
 def put_into(readme: str, made: str) -> str:
-    before, _, rest = readme.partition(START)
-    _, end, after = rest.partition(END)
-    if not end:
-        raise SystemExit(f"README.md has lost its markers {START.strip()} and {END.strip()}")
-    return f"{before}{START}{made}{END}{after}"
+    return put_between(readme, START, made, END)
 
 
 def write_readme(path: Path) -> None:
