@@ -95,3 +95,15 @@ def test_the_front_table_takes_the_faster_of_two_and_marks_the_paper_s_figure():
     made = models.table({"facts": {"cpu": "x", "date": "today"}, "rows": [row]}, "file.json")
     cells = [cell.strip() for cell in made.splitlines()[2].split("|")[2:-1]]
     assert cells == ["68.96% (the paper's figure)", "5.00 MB", "**1.00 (2.00)**", "20.0 (40.0), 40.0 MB", "-"]
+
+
+def test_the_floor_in_the_engines_page_is_what_the_paper_network_counts():
+    from bench import floor
+
+    from bcnn.config import preset
+    from programs import of_config
+
+    cycles = floor.floor(of_config(preset("imagenet")))
+    page = (ROOT / "docs/engine.md").read_text(encoding="utf-8")
+    for count in (*cycles.values(), cycles.total()):
+        assert f"| {count / 3.24e6:.2f} |" in page
