@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from bcnn import checkpoint, preset
 from bcnn import config as configs
-from bcnn import preset
 from bcnn.cli import main
 from bcnn.conventions import CONVENTIONS
 from bcnn.counts import Counts, count
+from bcnn.network import Network
 
 
 class Run:
@@ -168,6 +169,20 @@ def test_audit_passes_with_binary_weights_and_fails_with_real_ones(bcnn: Run) ->
     assert "all 13 matrix-matrix products are 1 x 1 bit" in bcnn("audit", "digits")
     out = bcnn("audit", "digits", "--weights", "real", code=1)
     assert "13 of 13 products are not 1 x 1 bit, the first in stem.0.conv1.branches.0: 1 x 32" in out
+
+
+def test_audit_of_a_trained_network_uses_its_weights_and_its_mode(bcnn: Run, tmp_path: Path) -> None:
+    network = Network(preset("digits"), "real")
+    meta = checkpoint.Meta((0.5,) * 3, (0.25,) * 3, tuple("0123456789"), 1.0)
+    for mode in ("real", "binary"):
+        file = checkpoint.Checkpoint(network.config, mode, network.state_dict(), meta)
+        checkpoint.save(tmp_path / f"{mode}.safetensors", file)
+    assert "all 13 matrix-matrix products are 1 x 1 bit" in bcnn("audit", str(tmp_path / "binary.safetensors"))
+    assert "13 of 13 products are not 1 x 1 bit" in bcnn("audit", str(tmp_path / "real.safetensors"), code=1)
+    assert "all 13" in bcnn("audit", str(tmp_path / "real.safetensors"), "--weights", "binary")
+    (tmp_path / "last.safetensors").write_bytes((tmp_path / "binary.safetensors").read_bytes())
+    assert "all 13" in bcnn("audit", str(tmp_path))
+    assert "no checkpoint at nowhere.safetensors" in bcnn("audit", "nowhere.safetensors", code=2)
 
 
 @pytest.mark.parametrize("verb", ["summary", "audit"])

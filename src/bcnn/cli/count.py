@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -168,10 +169,20 @@ def show_tables(markdown: MarkdownOption = False, csv: CsvOption = False) -> Non
 
 @app.command()
 def audit(
-    network: NetworkArgument = "imagenet",
+    network: Annotated[
+        str,
+        typer.Argument(
+            metavar="PRESET|FILE|RUN",
+            help=f"{', '.join(configs.PRESETS)}, a config file (.toml, .json), or a trained network: a checkpoint or the folder of a run.",
+            show_default=True,
+        ),
+    ] = "imagenet",
     weights: Annotated[
-        str, typer.Option(help="'binary', or 'real': step 1 of the training, which must fail.")
-    ] = "binary",
+        str | None,
+        typer.Option(
+            help="'binary', or 'real': step 1 of the training, which must fail. [default: as trained, else binary]"
+        ),
+    ] = None,
 ) -> None:
     """Check that every matrix-matrix product of a network is 1 bit x 1 bit; exit code 1 if one is not.
 
@@ -182,17 +193,22 @@ def audit(
     Examples:
       bcnn audit
       bcnn audit mine.toml
+      bcnn audit runs/digits                with the parameters that were trained
       bcnn audit cifar10 --weights real     step 1: real weights, exit code 1
     """
-    cfg = configs.resolve(network)
+    trained = Path(network).is_dir() or network.endswith(".safetensors")
+    cfg = None if trained else configs.resolve(network)
     with err.status("running the network"):
         import torch
 
+        from bcnn import checkpoint
         from bcnn.audit import audit as run
         from bcnn.network import Network
 
+        module = Network(cfg) if cfg else checkpoint.load(network)[0]
+        module.weights = weights or module.weights
         generator = torch.Generator().manual_seed(0)
-        report = run(Network(cfg, weights), torch.randn(1, 3, *cfg.image_size, generator=generator))
+        report = run(module, torch.randn(1, 3, *module.config.image_size, generator=generator))
     rows = [
         (
             op.module,
@@ -204,7 +220,9 @@ def audit(
         for op in report.matrix
     ]
     vector = f"{len(report.vector)} products with a vector (depth wise, fully connected on one image) may be real"
-    table = Table(f"{cfg.name}: matrix-matrix products", ("module", "product", "bits", "MACs", ""), tuple(rows), vector)
+    table = Table(
+        f"{module.config.name}: matrix-matrix products", ("module", "product", "bits", "MACs", ""), tuple(rows), vector
+    )
     rich = to_rich(table)
     for row, op in zip(rich.rows, report.matrix, strict=True):
         row.style = None if op.passes else "bold red"
