@@ -1,7 +1,7 @@
 """The experiments behind the recipes: variants of one small run on CIFAR-10 (JPEG), each with several seeds, and their table.
 
-    python -m bench.experiments --data cifar --out runs/experiments              what is not there yet, one run after another
-    python -m bench.experiments --out runs/experiments --table                   only collect the results and write the table
+    python -m bench.experiments --data cifar --photos imagenette      what is not there yet, one run after another
+    python -m bench.experiments --table                               only collect the results and write the table
 
 A run that was killed goes on where it was. Accuracy is measured on training images held out of the training: no figure here
 has seen the test images. `--table` writes bench/results/experiments.json, the table between the marks in
@@ -36,19 +36,34 @@ class Variant:
     question: str
     change: str
     run: TrainConfig
+    reference: str = "base"  # the variant it is compared with
+    images: str = "data"  # the option that names them
 
 
 def base() -> TrainConfig:
     """Half the width of the preset, 8.7 M binary MACs, 20,000 images: minutes a run, and still far from saturated."""
-    recipe = recipes.cifar10()
-    step1 = replace(recipe.steps[0], warmup=1, epochs=2, lr=6e-3)
-    step2 = replace(recipe.steps[1], warmup=1, epochs=5, lr=1e-2)
+    step1 = Step(name="step1", warmup=1, epochs=2, lr=6e-3)
+    step2 = replace(step1, name="step2", weights="binary", epochs=5, lr=1e-2, weight_decay=0.0)
+    return small(recipes.cifar10(), config.preset("cifar10").scaled(0.5), 0.6, step1, step2)
+
+
+def photos() -> TrainConfig:
+    """The network of the recipe `imagenette` at 64 x 64, 70 % of its training photos, twelve epochs."""
+    recipe = recipes.imagenette()
+    step1 = Step(name="step1", warmup=1, epochs=2, lr=4e-3)
+    step2 = replace(step1, name="step2", weights="binary", epochs=8, lr=6e-3, weight_decay=0.0)
+    return small(recipe, recipe.network.replace(image_size=(64, 64)), 0.3, step1, step2)
+
+
+def small(recipe: TrainConfig, network: config.NetworkConfig, hold_out: float, *steps: Step) -> TrainConfig:
+    """The recipe's images and batches, with a part of the training images held out to measure on."""
     return replace(
         recipe,
         recipe="experiment",
-        network=config.preset("cifar10").scaled(0.5),
-        data=replace(recipe.data, hold_out=0.6),
-        steps=(step1, step2),
+        network=network,
+        data=replace(recipe.data, hold_out=hold_out),
+        steps=steps,
+        part=0,
         evaluate_every=100,
         tensorboard=False,
         threads=1,
@@ -56,7 +71,7 @@ def base() -> TrainConfig:
 
 
 def variants() -> dict[str, Variant]:
-    """Every variant by the name of its run folder. All see the same images for the same number of epochs: nine."""
+    """Every variant by the name of its run folder. Those of one reference see the same images for the same number of epochs."""
     same = base()
     step1, step2 = same.steps
 
@@ -66,11 +81,18 @@ def variants() -> dict[str, Variant]:
     def with_rate(lr: float) -> TrainConfig:
         return with_steps(step1, replace(step2, lr=lr))
 
+    def with_long_rate(lr: float) -> TrainConfig:
+        return with_steps(step1, replace(step2, lr=lr, epochs=17))
+
+    def with_photos_rate(lr: float) -> TrainConfig:
+        first, second = photos().steps
+        return replace(photos(), steps=(first, replace(second, lr=lr)))
+
     rate = "Learning rate of step 2"
     steps = "One step or two"
     teacher = "A teacher"
     twin = replace(step1, name="twin", weights="float", epochs=2)
-    small = same.network.replace(branches=2, name="cifar10-p2").scaled(equal_width())
+    two = same.network.replace(branches=2, name="cifar10-p2").scaled(equal_width())
     return {
         "base": Variant("The reference", f"two steps, {step2.lr:g} in step 2, no teacher, P = 1, no clipping", same),
         "prelu": Variant("The two PReLU readings", "`module` instead of `block`", replace(same, network=same.network.replace(prelu="module"))),
@@ -83,8 +105,12 @@ def variants() -> dict[str, Variant]:
             with_steps(twin, replace(step1, teacher="twin"), replace(step2, teacher="twin")),
         ),
         "step1-teaches": Variant(teacher, "the network of step 1", with_steps(step1, replace(step2, teacher="step1"))),
-        "p2": Variant("P = 1 or P = 2 at equal binary MACs", "P = 2, narrower", replace(same, network=small)),
+        "p2": Variant("P = 1 or P = 2 at equal binary MACs", "P = 2, narrower", replace(same, network=two)),
         "clip": Variant("Latent weights clipped", "to [-1, 1] in step 2", with_steps(step1, replace(step2, clip=True))),
+        "long": Variant(f"{rate}, three times as long", "0.006", with_long_rate(6e-3), "long"),
+        "long-rate-high": Variant(f"{rate}, three times as long", "0.02", with_long_rate(2e-2), "long"),
+        "photos": Variant(f"{rate}, on photos", "0.006", with_photos_rate(6e-3), "photos", "photos"),
+        "photos-rate-high": Variant(f"{rate}, on photos", "0.02", with_photos_rate(2e-2), "photos", "photos"),
     }  # fmt: skip
 
 
@@ -103,6 +129,7 @@ def binary_macs(run: TrainConfig) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="", help="folder of CIFAR-10 with train/CLASS/*.jpg")
+    parser.add_argument("--photos", default="", help="folder of Imagenette with train/CLASS/*.JPEG")
     parser.add_argument("--out", type=Path, default=Path("runs/experiments"), help="where the runs are kept")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--only", nargs="+", choices=sorted(variants()), help="these variants alone")
@@ -111,7 +138,7 @@ def main() -> None:
     if not args.table:
         for seed in args.seeds:  # all variants once before any of them twice
             for name in args.only or variants():
-                train(name, seed, args.data, args.out)
+                train(name, seed, getattr(args, variants()[name].images), args.out)
     write_table(args.out)
 
 
@@ -119,14 +146,14 @@ def train(name: str, seed: int, data: str, out: Path) -> None:
     from bcnn.train.run import RunFolder
     from bcnn.train.start import train as start
 
-    folder = out / f"{name}-{seed}"
+    variant, folder = variants()[name], out / f"{name}-{seed}"
     if (folder / "run.json").exists():
         if "accuracy" not in RunFolder(folder).read_info():
             start(None, folder, resume=True)
         return
     if not data:
-        raise UserError(f"{folder} is still to be trained: name the images with --data")
-    run = variants()[name].run
+        raise UserError(f"{folder} is still to be trained: name its images with --{variant.images}")
+    run = variant.run
     start(replace(run, seed=seed, data=replace(run.data, source=data)), folder)
 
 
@@ -147,7 +174,8 @@ def collect(out: Path) -> list[dict[str, Any]]:
                 seeds[str(info["seed"])] = {"accuracy": info["accuracy"], "outside": last["outside"]}
         if seeds:
             records.append(
-                {"name": name, "question": variant.question, "change": variant.change, "macs": binary_macs(variant.run), "seeds": seeds}
+                {"name": name, "reference": variant.reference, "question": variant.question, "change": variant.change,
+                 "macs": binary_macs(variant.run), "seeds": seeds}
             )  # fmt: skip
     return records
 
@@ -157,11 +185,11 @@ def table(records: list[dict[str, Any]]) -> str:
         "| question | variant | binary MACs | top-1 of each seed | to the reference | latent weights outside [-1, 1] |",
         "|---|---|---:|---:|---:|---:|",
     ]
-    reference = finals(records[0])
+    references = {record["name"]: finals(record) for record in records}
     for record in records:
         top1 = finals(record)
         each = ", ".join(f"{100 * value:.2f}" for value in top1.values())
-        difference = "" if record is records[0] else f"{100 * gain(top1, reference):+.2f}"
+        difference = "" if is_reference(record) else f"{100 * gain(top1, references[record['reference']]):+.2f}"
         outside = statistics.mean(seed["outside"] for seed in record["seeds"].values())
         lines.append(
             f"| {record['question']} | {record['change']} | {record['macs'] / 1e6:.2f} M | {each} | {difference} | {outside:.1%} |"
@@ -174,13 +202,17 @@ def finals(record: dict[str, Any]) -> dict[str, float]:
     return {seed: float(list(run["accuracy"].values())[-1]) for seed, run in record["seeds"].items()}
 
 
+def is_reference(record: dict[str, Any]) -> bool:
+    return bool(record["name"] == record["reference"])
+
+
 def gain(top1: dict[str, float], reference: dict[str, float]) -> float:
     """Over the seeds that both have: the same weights to begin with, the same crops in the same order."""
     return statistics.mean(top1[seed] - reference[seed] for seed in top1 if seed in reference)
 
 
 def draw(records: list[dict[str, Any]]) -> None:
-    """A row a variant, a dot a seed."""
+    """A row a variant, a dot a seed; a band behind the rows that share a reference spans its seeds."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -189,13 +221,17 @@ def draw(records: list[dict[str, Any]]) -> None:
     figure, axis = pyplot.subplots(figsize=(8, 0.42 * len(records) + 0.9), layout="constrained")
     for row, record in enumerate(records):
         top1 = [100 * value for value in finals(record).values()]
-        axis.plot(top1, [row] * len(top1), "o", color="#b5651d" if row == 0 else "#2f5d8a", markersize=7, alpha=0.8)
-    span = [100 * value for value in finals(records[0]).values()]
-    axis.axvspan(min(span), max(span), color="#b5651d", alpha=0.15, linewidth=0)
+        color = "#b5651d" if is_reference(record) else "#2f5d8a"
+        axis.plot(top1, [row] * len(top1), "o", color=color, markersize=7, alpha=0.8)
+        if is_reference(record):
+            last = max(i for i, other in enumerate(records) if other["reference"] == record["name"])
+            axis.fill_betweenx(
+                [row - 0.5, last + 0.5], min(top1) - 0.03, max(top1) + 0.03, color=color, alpha=0.15, linewidth=0
+            )
     axis.set_yticks(range(len(records)), [record["name"] for record in records])
     axis.invert_yaxis()
     axis.grid(axis="x", alpha=0.3)
-    axis.set_xlabel("top-1 on 30,000 held-out images, %; a dot a seed, the band spans the reference's seeds")
+    axis.set_xlabel("top-1 on held-out images, %; a dot a seed, the band spans the seeds of the reference")
     figure.savefig(PICTURE, dpi=110)
     pyplot.close(figure)
 
