@@ -1,4 +1,4 @@
-"""The experiments behind the recipes: variants of one small run on CIFAR-10 (JPEG), each with several seeds, and their table.
+"""The experiments behind the recipes: variants of small runs on CIFAR-10 (JPEG) and Imagenette, and their table.
 
     python -m bench.experiments --data cifar --photos imagenette      what is not there yet, one run after another
     python -m bench.experiments --table                               only collect the results and write the table
@@ -63,7 +63,6 @@ def small(recipe: TrainConfig, network: config.NetworkConfig, hold_out: float, *
         network=network,
         data=replace(recipe.data, hold_out=hold_out),
         steps=steps,
-        part=0,
         evaluate_every=100,
         tensorboard=False,
         threads=1,

@@ -185,6 +185,15 @@ def test_audit_of_a_trained_network_uses_its_weights_and_its_mode(bcnn: Run, tmp
     assert "no checkpoint at nowhere.safetensors" in bcnn("audit", "nowhere.safetensors", code=2)
 
 
+def test_audit_of_a_preset_is_not_misled_by_a_folder_of_its_name(
+    bcnn: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "digits").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert "all 13" in bcnn("audit", "digits")
+    assert "as trained, else binary" in bcnn("audit", "--help")
+
+
 @pytest.mark.parametrize("verb", ["summary", "audit"])
 def test_a_name_with_brackets_is_text_and_not_markup(bcnn: Run, tmp_path: Path, verb: str) -> None:
     (tmp_path / "a.toml").write_text('name = "[/x]"\nimage_size = 8\nlevels = [{}]\n')

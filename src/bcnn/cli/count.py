@@ -180,7 +180,8 @@ def audit(
     weights: Annotated[
         str | None,
         typer.Option(
-            help="'binary', or 'real': step 1 of the training, which must fail. [default: as trained, else binary]"
+            help="'binary', or 'real': step 1 of the training, which must fail.",
+            show_default="as trained, else binary",
         ),
     ] = None,
 ) -> None:
@@ -196,7 +197,8 @@ def audit(
       bcnn audit runs/digits                with the parameters that were trained
       bcnn audit cifar10 --weights real     step 1: real weights, exit code 1
     """
-    trained = Path(network).is_dir() or network.endswith(".safetensors")
+    # A preset's name stays a preset's, whatever folders there are.
+    trained = network not in configs.PRESETS and (Path(network).is_dir() or network.endswith(".safetensors"))
     cfg = None if trained else configs.resolve(network)
     with err.status("running the network"):
         import torch
