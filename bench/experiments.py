@@ -80,12 +80,16 @@ def variants() -> dict[str, Variant]:
     def with_rate(lr: float) -> TrainConfig:
         return with_steps(step1, replace(step2, lr=lr))
 
-    def with_long_rate(lr: float) -> TrainConfig:
-        return with_steps(step1, replace(step2, lr=lr, epochs=17))
+    def with_long_rate(lr: float, clip: bool = False) -> TrainConfig:
+        return with_steps(step1, replace(step2, lr=lr, epochs=17, clip=clip))
 
-    def with_photos_rate(lr: float) -> TrainConfig:
+    def with_wide_rate(lr: float) -> TrainConfig:
+        first, second = replace(step1, epochs=1), replace(step2, lr=lr, epochs=8)
+        return replace(same, network=recipes.cifar10().network, steps=(first, second))
+
+    def with_photos_rate(lr: float, epochs: int = 8) -> TrainConfig:
         first, second = photos().steps
-        return replace(photos(), steps=(first, replace(second, lr=lr)))
+        return replace(photos(), steps=(first, replace(second, lr=lr, epochs=epochs)))
 
     rate = "Learning rate of step 2"
     steps = "One step or two"
@@ -108,8 +112,13 @@ def variants() -> dict[str, Variant]:
         "clip": Variant("Latent weights clipped", "to [-1, 1] in step 2", with_steps(step1, replace(step2, clip=True))),
         "long": Variant(f"{rate}, three times as long", "0.006", with_long_rate(6e-3), "long"),
         "long-rate-high": Variant(f"{rate}, three times as long", "0.02", with_long_rate(2e-2), "long"),
+        "long-rate-high-clip": Variant(f"{rate}, three times as long", "0.02, latent weights clipped to [-1, 1]", with_long_rate(2e-2, clip=True), "long"),
+        "wide": Variant(f"{rate}, at the recipe's width", "0.006", with_wide_rate(6e-3), "wide"),
+        "wide-rate-high": Variant(f"{rate}, at the recipe's width", "0.02", with_wide_rate(2e-2), "wide"),
         "photos": Variant(f"{rate}, on photos", "0.006", with_photos_rate(6e-3), "photos", "photos"),
         "photos-rate-high": Variant(f"{rate}, on photos", "0.02", with_photos_rate(2e-2), "photos", "photos"),
+        "photos-long": Variant(f"{rate}, on photos, four times as long", "0.006", with_photos_rate(6e-3, 34), "photos-long", "photos"),
+        "photos-long-rate": Variant(f"{rate}, on photos, four times as long", "0.01", with_photos_rate(1e-2, 34), "photos-long", "photos"),
     }  # fmt: skip
 
 
