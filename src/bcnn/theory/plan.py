@@ -24,14 +24,10 @@ Function = Callable[..., Any]  # f(x), f(x, y) or f(x, y, z) of arrays -> array 
 Interval = tuple[float, float]
 MEMORY_LIMIT = 1 << 30  # bytes: a network that a laptop builds and runs without thinking
 BYTES_A_WEIGHT = 8  # float32 latent weight, and its sign while the layer runs
-VARIATION_POINTS = {
-    1: 4096,
-    2: 256,
-    3: 48,
-}  # a coordinate: how finely f is looked at to place the cells of an adaptive tiling
-Slot = tuple[
-    int, int
-]  # coordinate, cell: what one channel of layer 1's replicated input looks at; (-1, 0) is an unused one
+# Points a coordinate, for 1, 2 and 3 of them: how finely f is looked at to place the cells of an adaptive tiling.
+VARIATION_POINTS = {1: 4096, 2: 256, 3: 48}
+# Coordinate, cell: what one channel of layer 1's replicated input looks at; (-1, 0) is an unused one.
+Slot = tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
