@@ -24,18 +24,16 @@ def curves(epochs: Sequence[Record], updates: Sequence[Record]) -> Figure:
     loss.plot(x, [r["loss"] for r in epochs], color=BLUE, label="training")
     measured = [r for r in epochs if r["accuracy"] is not None]
     at_measured = [r["epochs_done"] for r in measured]
-    loss.plot(at_measured, [r["val_loss"] for r in measured], color=RED, label="evaluation, against labels")
+    loss.plot(at_measured, [r["val_loss"] for r in measured], ".-", color=RED, label="evaluation, against labels")
     accuracy.plot(x, [100 * r["train_accuracy"] for r in epochs], color=BLUE, label="training, augmented")
-    accuracy.plot(at_measured, [100 * r["accuracy"] for r in measured], color=RED, label="evaluation")
+    accuracy.plot(at_measured, [100 * r["accuracy"] for r in measured], ".-", color=RED, label="evaluation")
     per_epoch = epochs[-1]["updates"] / epochs[-1]["epochs_done"] if epochs else 1
     at = [r["updates"] / per_epoch for r in updates]
     rate.plot(at, [r["lr"] for r in updates], color=INK)
     rate.set_yscale("log")
-    latent.plot(
-        at, [max(100 * r["flips"], 1e-4) for r in updates], color=GREY, linewidth=0.8, label="signs flipped per update"
-    )
-    latent.plot(x, [max(100 * r["outside"], 1e-4) for r in epochs], color=RED, label="latents outside [-1, 1]")
-    latent.set_yscale("log")
+    latent.plot(at, [100 * r["flips"] for r in updates], color=GREY, linewidth=0.8, label="signs flipped per update")
+    latent.plot(x, [100 * r["outside"] for r in epochs], color=RED, label="latents outside [-1, 1]")
+    latent.set_yscale("symlog", linthresh=1e-3)  # clipped latents are at 0, which a logarithm does not show
     for axes, title in (
         (loss, "loss"),
         (accuracy, "accuracy, %"),
@@ -45,7 +43,7 @@ def curves(epochs: Sequence[Record], updates: Sequence[Record]) -> Figure:
         axes.set_title(title, loc="left", fontsize=11, color=INK)
         axes.set_xlabel("epoch", color=INK)
         axes.grid(alpha=0.25)
-        axes.margins(y=0.12)  # room for the names of the steps
+        axes.margins(y=0.2)  # room for the names of the steps
         axes.spines[["top", "right"]].set_visible(False)
         _mark_steps(axes, epochs)
         if axes is not rate:
@@ -54,15 +52,17 @@ def curves(epochs: Sequence[Record], updates: Sequence[Record]) -> Figure:
 
 
 def _mark_steps(axes: Any, epochs: Sequence[Record]) -> None:
-    """A line where a step begins, with its name above the plot."""
-    start = 0
-    for before, record in zip([None, *epochs], epochs, strict=False):
-        if before is None or before["step"] != record["step"]:
-            start = record["epochs_done"] - record["epoch"]
-            axes.axvline(start, color=GREY, linewidth=0.8, linestyle=":")
-            axes.annotate(record["step"], (start, 1), xycoords=("data", "axes fraction"), xytext=(3, -10),
-                          textcoords="offset points", fontsize=8, color=GREY,
-                          bbox={"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1})  # fmt: skip
+    """A line where a step begins, with its name at the top; a name that would run into the one before it stands lower."""
+    starts = {r["step"]: r["epochs_done"] - r["epoch"] for r in epochs}
+    room = 0.1 * (epochs[-1]["epochs_done"] if epochs else 1)  # about as wide as a short name
+    before, low = -room, False
+    for step, start in starts.items():
+        low = start - before < room and not low
+        axes.axvline(start, color=GREY, linewidth=0.8, linestyle=":")
+        axes.annotate(step, (start, 1), xycoords=("data", "axes fraction"), xytext=(3, -21 if low else -10),
+                      textcoords="offset points", fontsize=8, color=GREY,
+                      bbox={"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1})  # fmt: skip
+        before = start
 
 
 def activity(epochs: Sequence[Record]) -> Figure:
