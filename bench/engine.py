@@ -20,9 +20,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from bcnn import _core
 from bcnn.bench.timing import facts, interleave
-from bcnn.config import preset
-from bcnn.engine import Cost, Engine, isas
-from bcnn.program import Program
+from bcnn.deploy.engine import Cost, Engine, isas
+from bcnn.nets.config import preset
+from bcnn.program.program import Program
 from programs import of_config
 
 

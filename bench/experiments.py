@@ -19,8 +19,10 @@ from typing import Any
 
 from bench.pages import put_between
 
-from bcnn import config, counts, recipes
+from bcnn.count import counts
 from bcnn.errors import UserError
+from bcnn.nets import config
+from bcnn.train import recipes
 from bcnn.train.config import Step, TrainConfig
 
 RESULTS = Path("bench/results/experiments.json")

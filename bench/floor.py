@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from bcnn import program as p
-from bcnn.config import preset
-from bcnn.engine import Engine
+from bcnn.deploy.engine import Engine
+from bcnn.nets.config import preset
+from bcnn.program import program as p
 from programs import of_config
 
 LANES = 8  # floats of a register

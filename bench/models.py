@@ -20,13 +20,13 @@ from typing import Any
 
 from bench.pages import put_between
 
-from bcnn import card, packfile, shipped
 from bcnn.bench.rival import Job
 from bcnn.bench.rivals import ENGINE, MAKERS, job, job_of, make
 from bcnn.bench.timing import facts, interleave
-from bcnn.config import NetworkConfig, from_dict, preset
-from bcnn.counts import count
+from bcnn.count.counts import count
+from bcnn.deploy import card, packfile, shipped
 from bcnn.files import write_atomic
+from bcnn.nets.config import NetworkConfig, from_dict, preset
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"

@@ -18,12 +18,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from bcnn import packfile
 from bcnn.bench import ops
 from bcnn.bench.rival import Job, Rival, SkippedError
 from bcnn.bench.rivals import ENGINE, MAKERS, Contest, contest, engine, job_of
 from bcnn.bench.timing import supports
-from bcnn.config import preset
+from bcnn.deploy import packfile
+from bcnn.nets.config import preset
 
 TWO_THREADS, TWO_BRANCHES, AVX2 = f"{ENGINE}, 2 threads", f"{ENGINE}, P=2", f"{ENGINE}, avx2"
 
@@ -52,9 +52,9 @@ OURS = {TWO_THREADS: two_threads, TWO_BRANCHES: two_branches, AVX2: avx2}
 
 def start_up(job: Job, repeats: int = 5) -> tuple[float, float]:
     """Milliseconds from packed file to engine, and seconds from no process at all to the first logits."""
-    from bcnn.engine import Engine
+    from bcnn.deploy.engine import Engine
 
-    first = "import sys, numpy as np; from bcnn import packfile; from bcnn.engine import Engine; e = Engine(packfile.read(sys.argv[1]))"
+    first = "import sys, numpy as np; from bcnn.deploy import packfile; from bcnn.deploy.engine import Engine; e = Engine(packfile.read(sys.argv[1]))"
     first += "; e.run(np.zeros((1, *e.program.shapes[0][:2], 3), np.uint8))"
     loads, starts = [], []
     with tempfile.TemporaryDirectory() as folder:
@@ -141,7 +141,7 @@ def main() -> None:
     )
     profile = load_ms = start_s = None
     if result.row(ENGINE):
-        from bcnn.engine import Engine
+        from bcnn.deploy.engine import Engine
 
         profile = ops.profile(Engine(job.program, threads=1), job.image)
         load_ms, start_s = start_up(job)

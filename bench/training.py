@@ -28,8 +28,9 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from bcnn import config, fused
-from bcnn.network import Network
+from bcnn.nets import config
+from bcnn.nets.bcnn import Network
+from bcnn.train import fused
 
 VARIANTS = ("plain", "compile", "fused")
 

@@ -16,10 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import bcnn
-from bcnn.measure import measure
-from bcnn.recipes import recipe
+from bcnn.deploy.measure import measure
+from bcnn.deploy.verify import verify
+from bcnn.train.recipes import recipe
 from bcnn.train.start import train
-from bcnn.verify import verify
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ using Images = nb::ndarray<const uint8_t, nb::ndim<4>, nb::c_contig, nb::device:
 using Image = nb::ndarray<const uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using Result = nb::ndarray<nb::numpy, float>;
 
-// Ops added one by one. bcnn.program has checked them; arrays stay referenced until the engine has its own copies.
+// Ops added one by one. bcnn.program.program has checked them; arrays stay referenced until the engine has its own copies.
 struct Builder {
     Model model;
     std::vector<nb::object> kept;

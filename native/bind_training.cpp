@@ -108,7 +108,7 @@ AvgPool avg_pool(nb::handle x, std::size_t stride, int threads) {
 }  // namespace
 
 NB_MODULE(_training, m) {
-  m.doc() = "Fused forward and backward passes of the building block's modules; see bcnn.fused.";
+  m.doc() = "Fused forward and backward passes of the building block's modules; see bcnn.train.fused.";
   m.def("isa", &isa);
 
   m.def("binary_conv_forward", [](nb::handle x, nb::tuple branches, nb::handle add, nb::handle slope, std::size_t channels,

@@ -1,5 +1,5 @@
 // The modules of a building block for training on a CPU: forward and backward of layers.BinaryConv and layers.DepthwiseConv,
-// each in two passes over its maps. The definition is the torch code in src/bcnn/layers.py; nothing here knows torch or Python.
+// each in two passes over its maps. The definition is the torch code in src/bcnn/nets/layers.py; nothing here knows torch or Python.
 //
 // Maps are float32 NHWC: channels are lanes. Legend: M pixels (N*H*W), C channels of the map read, K = RC channels inside and
 // of the map made, P branches. Replication (sec. 4.2.2) is an index rule: channel k reads channel k mod C.

@@ -12,9 +12,9 @@ from typing import BinaryIO
 
 import numpy as np
 
-from bcnn import program as p
-from bcnn.config import preset
-from bcnn.interpret import interpret_maps
+from bcnn.nets.config import preset
+from bcnn.program import program as p
+from bcnn.program.interpret import interpret_maps
 from programs import of_config, random_program
 
 KINDS = [p.Input, p.BinaryConv, p.DepthwiseConv, p.AvgPool, p.ChannelAvg, p.GlobalAvgPool, p.Linear]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bcnn import program as p
-from bcnn.config import NetworkConfig
+from bcnn.nets.config import NetworkConfig
+from bcnn.program import program as p
 
 
 class Draw:

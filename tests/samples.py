@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from bcnn import program as p
-from bcnn.bits import pack_bits
-from bcnn.config import Level, NetworkConfig
-from bcnn.network import Network
+from bcnn.nets.bcnn import Network
+from bcnn.nets.config import Level, NetworkConfig
+from bcnn.program import program as p
+from bcnn.program.bits import pack_bits
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 TINY = NetworkConfig(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 import samples
-from bcnn.interpret import interpret_maps
+from bcnn.program.interpret import interpret_maps
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class Engine:
 
 
 def use_engine(monkeypatch, **faults):
-    """Make `bcnn.engine` the stand-in."""
-    module = types.ModuleType("bcnn.engine")
+    """Make `bcnn.deploy.engine` the stand-in."""
+    module = types.ModuleType("bcnn.deploy.engine")
     module.Engine = type("Engine", (Engine,), faults)
     module.isas = lambda: (Isa("fast", True, True), Isa("slow", True, False), Isa("elsewhere", False, False))
-    monkeypatch.setitem(sys.modules, "bcnn.engine", module)
+    monkeypatch.setitem(sys.modules, "bcnn.deploy.engine", module)
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,6 @@ class Meta:
 
 def use_checkpoint(monkeypatch, network):
     """Make every checkpoint hold this network."""
-    module = types.ModuleType("bcnn.checkpoint")
+    module = types.ModuleType("bcnn.train.checkpoint")
     module.load = lambda path: (network, Meta())
-    monkeypatch.setitem(sys.modules, "bcnn.checkpoint", module)
+    monkeypatch.setitem(sys.modules, "bcnn.train.checkpoint", module)

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bcnn import Level, NetworkConfig
-from bcnn.audit import audit, width
-from bcnn.binarize import sign, sign_weight
-from bcnn.counts import count
-from bcnn.network import Network
+from bcnn.count.audit import audit, width
+from bcnn.count.counts import count
+from bcnn.nets.bcnn import Network
+from bcnn.nets.binarize import sign, sign_weight
 
 torch.set_num_threads(1)
 SMALL = NetworkConfig(image_size=(8, 8), classes=5, stem=Level(1, 1, 2), levels=(Level(2, 2, 1.5), Level(1, 1, 0.5, 3)))

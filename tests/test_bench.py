@@ -18,8 +18,8 @@ from bcnn.bench import rivals, timing
 from bcnn.bench.check import WrongResultError, check_maps
 from bcnn.bench.rival import Job, Rival, SkippedError
 from bcnn.bench.sample import sample_image, sample_program
-from bcnn.config import Level, NetworkConfig
-from bcnn.interpret import interpret_maps
+from bcnn.nets.config import Level, NetworkConfig
+from bcnn.program.interpret import interpret_maps
 
 
 def tiny(**changes: Any) -> Job:
@@ -188,7 +188,7 @@ def test_targets_are_judged_by_the_fastest_rival_and_missing_ones_are_not_judged
 
 
 def test_profile_holds_late_levels_against_the_peak_of_xor_and_popcount() -> None:
-    engine = pytest.importorskip("bcnn.engine")
+    engine = pytest.importorskip("bcnn.deploy.engine")
     from bcnn.bench import ops
 
     wide = NetworkConfig(name="wide", image_size=(4, 4), classes=4, stem=Level(1, 1, 64), levels=())

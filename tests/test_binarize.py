@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bcnn.binarize import WEIGHTS, hard_tanh, sign, sign_activation, sign_weight, soft_sign
+from bcnn.nets.binarize import WEIGHTS, hard_tanh, sign, sign_activation, sign_weight, soft_sign
 
 torch.set_num_threads(1)
 EDGES = [-1.5, -1.0, -0.75, -0.25, 0.0, 0.25, 0.75, 1.0, 1.5]

@@ -11,11 +11,13 @@ import torch
 
 import programs
 import tiny
-from bcnn import checkpoint, files, packfile
-from bcnn.checkpoint import Checkpoint, Meta
+from bcnn import files
+from bcnn.deploy import packfile
+from bcnn.deploy.measure import is_checkpoint
 from bcnn.errors import UserError
-from bcnn.measure import is_checkpoint
-from bcnn.network import Network
+from bcnn.nets.bcnn import Network
+from bcnn.train import checkpoint
+from bcnn.train.checkpoint import Checkpoint, Meta
 
 META = Meta((0.1, 0.2, 0.3), (0.5, 0.6, 0.7), tuple("0123456789"), 0.875, {"recipe": "tiny"})
 

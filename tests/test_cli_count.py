@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from bcnn import checkpoint, preset
-from bcnn import config as configs
+from bcnn import preset
 from bcnn.cli import main
-from bcnn.conventions import CONVENTIONS
-from bcnn.counts import Counts, count
-from bcnn.network import Network
+from bcnn.count.conventions import CONVENTIONS
+from bcnn.count.counts import Counts, count
+from bcnn.nets import config as configs
+from bcnn.nets.bcnn import Network
+from bcnn.train import checkpoint
 
 
 class Run:

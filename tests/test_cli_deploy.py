@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 import samples
 import standins
-from bcnn import packfile
 from bcnn.cli import deploy  # noqa: F401  (importing it adds its verbs)
 from bcnn.cli.app import app
+from bcnn.deploy import packfile
 from bcnn.errors import UserError
-from bcnn.lower import lower
+from bcnn.program.lower import lower
 
 torch.set_num_threads(1)
 
@@ -152,7 +152,7 @@ def test_predict_goes_on_after_an_image_that_cannot_be_read(model, photo, monkey
 
 
 def test_predict_with_the_real_engine(model, photo):
-    pytest.importorskip("bcnn.engine")
+    pytest.importorskip("bcnn.deploy.engine")
     (answer,) = json.loads(run("predict", photo, "-m", model, "--json").stdout)
     assert {best["label"] for best in answer["predictions"]} == {"[red]", "dog", "bird"}
 

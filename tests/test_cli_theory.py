@@ -8,10 +8,10 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import bcnn.cli.theory  # noqa: F401  (adds the verb)
-from bcnn import packfile
 from bcnn.cli.app import app
+from bcnn.deploy import packfile
 from bcnn.errors import UserError
-from bcnn.interpret import interpret
+from bcnn.program.interpret import interpret
 from bcnn.theory import levels
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bcnn import Level, NetworkConfig, UserError, preset
-from bcnn import config as configs
+from bcnn.nets import config as configs
 
 
 def test_plan_of_imagenet_is_table_1() -> None:

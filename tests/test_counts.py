@@ -10,10 +10,12 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from bcnn import Level, NetworkConfig, UserError, layers, preset, program
-from bcnn.conventions import CONVENTIONS, operations
-from bcnn.counts import Counts, count, peak_map_bytes
-from bcnn.network import Decoder, Network
+from bcnn import Level, NetworkConfig, UserError, preset
+from bcnn.count.conventions import CONVENTIONS, operations
+from bcnn.count.counts import Counts, count, peak_map_bytes
+from bcnn.nets import layers
+from bcnn.nets.bcnn import Decoder, Network
+from bcnn.program import program
 
 torch.set_num_threads(1)
 

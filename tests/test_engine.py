@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import bcnn
-from bcnn import program as p
-from bcnn.engine import Engine, isas
+from bcnn.deploy.engine import Engine, isas
 from bcnn.errors import UserError
-from bcnn.interpret import interpret_maps
+from bcnn.program import program as p
+from bcnn.program.interpret import interpret_maps
 from programs import Draw, of_config, random_program
 
 ISAS = [isa.name for isa in isas() if isa.supported]

@@ -14,7 +14,7 @@ import pytest
 
 import bcnn
 from bcnn import _core
-from bcnn.engine import Engine, isas
+from bcnn.deploy.engine import Engine, isas
 from bcnn.errors import UserError
 from programs import of_config
 
@@ -120,7 +120,7 @@ def test_a_fork_of_a_fork_works_too() -> None:
 
 def test_engines_left_alive_do_not_keep_the_interpreter_from_ending() -> None:
     code = (
-        "import numpy as np, bcnn; from programs import of_config; from bcnn.engine import Engine;"
+        "import numpy as np, bcnn; from programs import of_config; from bcnn.deploy.engine import Engine;"
         "keep = Engine(of_config(bcnn.preset('digits')), threads=4);"
         "keep.run(np.zeros((1, 8, 8, 3), np.uint8)); print('done')"
     )

@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 
 import samples
-from bcnn.lower import lower
-from bcnn.packfile import save
+from bcnn.deploy.packfile import save
+from bcnn.program.lower import lower
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bcnn.errors import UserError
-from bcnn.expression import MAX_DEPTH, MAX_LENGTH, parse
+from bcnn.theory.expression import MAX_DEPTH, MAX_LENGTH, parse
 
 
 def value(text: str, *point: float) -> float:

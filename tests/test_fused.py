@@ -18,8 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from bcnn import config, fused, layers
-from bcnn.network import Network
+from bcnn.nets import config, layers
+from bcnn.nets.bcnn import Network
+from bcnn.train import fused
 
 pytestmark = pytest.mark.skipif(not fused.available(), reason="the native training kernels are not built")
 
@@ -232,7 +233,7 @@ def test_threads_change_rounding_only() -> None:
 def test_portable_kernels_equal_the_definition_too() -> None:
     """BCNN_ISA=scalar is read once a process, so a fresh one runs some of the tests above."""
     env = {**os.environ, "BCNN_ISA": "scalar", "OMP_NUM_THREADS": "1"}
-    code = "from bcnn import fused, _training; assert _training.isa() == 'portable', _training.isa()"
+    code = "from bcnn import _training; from bcnn.train import fused; assert _training.isa() == 'portable', _training.isa()"
     subprocess.run([sys.executable, "-c", code], env=env, check=True)
     chosen = ["-k", "equals_the_definition and (33 or 65 or 64 or avg_pool)", "-p", "no:cacheprovider"]
     done = subprocess.run(
@@ -265,7 +266,7 @@ def test_the_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "enabled", False)
     made(torch.randn(2, 8, 8, 8))
     assert not seen
-    code = "from bcnn import fused; assert not fused.enabled"
+    code = "from bcnn.train import fused; assert not fused.enabled"
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "BCNN_FUSED": "0"}, check=True)
 
 

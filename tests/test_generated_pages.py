@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bcnn import card, packfile, shipped
+from bcnn.deploy import card, packfile, shipped
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
@@ -102,7 +102,7 @@ def test_the_front_table_takes_the_faster_of_two_and_marks_the_paper_s_figure():
 def test_the_floor_in_the_engines_page_is_what_the_paper_network_counts():
     from bench import floor
 
-    from bcnn.config import preset
+    from bcnn.nets.config import preset
     from programs import of_config
 
     cycles = floor.floor(of_config(preset("imagenet")))

@@ -8,10 +8,10 @@ import torch
 from torch.nn import functional as F
 
 import samples
-from bcnn import program as p
-from bcnn.bits import pack_bits, unpack_bits
 from bcnn.errors import UserError
-from bcnn.interpret import interpret, interpret_maps, mismatches, run_op
+from bcnn.program import program as p
+from bcnn.program.bits import pack_bits, unpack_bits
+from bcnn.program.interpret import interpret, interpret_maps, mismatches, run_op
 
 F32 = np.float32
 
@@ -177,7 +177,7 @@ def test_branch_rounds_product_and_sum_before_it_is_added():
 
 
 def test_every_map_of_a_network_is_float32_and_has_the_shape_the_program_says():
-    from bcnn.lower import lower
+    from bcnn.program.lower import lower
 
     program = lower(samples.network(), samples.MEAN, samples.STD)
     maps = interpret_maps(program, samples.image(8, 8))
@@ -189,7 +189,7 @@ def test_a_large_map_is_counted_in_chunks(monkeypatch):
     rng = np.random.default_rng(0)
     x, part = samples.floats(rng, 5, 5, 40), samples.branch(rng, 40, 9)
     whole = mismatches(x, part)
-    monkeypatch.setattr("bcnn.interpret.CHUNK", 20)
+    monkeypatch.setattr("bcnn.program.interpret.CHUNK", 20)
     assert np.array_equal(mismatches(x, part), whole)
 
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bcnn import config
-from bcnn.binarize import sign
-from bcnn.layers import BinaryConv, Block, Branch, DepthwiseConv, Replicate, shifted, shifts
+from bcnn.nets import config
+from bcnn.nets.binarize import sign
+from bcnn.nets.layers import BinaryConv, Block, Branch, DepthwiseConv, Replicate, shifted, shifts
 
 torch.set_num_threads(1)
 

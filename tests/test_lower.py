@@ -6,15 +6,15 @@ import torch
 from torch import nn
 
 import samples
-from bcnn import layers
-from bcnn import program as p
-from bcnn.bits import unpack_bits
-from bcnn.compare import compare, first_difference, normalised, torch_maps
-from bcnn.config import Level, NetworkConfig, preset
 from bcnn.errors import UserError
-from bcnn.interpret import interpret
-from bcnn.lower import MODULES, NETWORKS, Lowering, emit_binary_conv, emit_input, lower, lowers
-from bcnn.network import Network
+from bcnn.nets import layers
+from bcnn.nets.bcnn import Network
+from bcnn.nets.config import Level, NetworkConfig, preset
+from bcnn.program import program as p
+from bcnn.program.bits import unpack_bits
+from bcnn.program.compare import compare, first_difference, normalised, torch_maps
+from bcnn.program.interpret import interpret
+from bcnn.program.lower import MODULES, NETWORKS, Lowering, emit_binary_conv, emit_input, lower, lowers
 
 torch.set_num_threads(1)
 TINY = samples.TINY
@@ -191,7 +191,7 @@ def test_nan_is_a_difference():
         lowering = Lowering(network, samples.MEAN, samples.STD)
         maps = torch_maps(network, lowering, samples.image(8, 8), samples.MEAN, samples.STD)
     assert len(maps) == len(program.ops)
-    from bcnn.compare import _difference
+    from bcnn.program.compare import _difference
 
     maps[2][0, 0, 0] = np.nan
     assert not _difference(program, 2, maps, samples.image(8, 8), [np.ones(8, np.float32)]).equal

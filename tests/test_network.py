@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from bcnn import Level, NetworkConfig, UserError, preset
-from bcnn.network import INTENSITY, Decoder, Intensity, Network
+from bcnn.nets.bcnn import INTENSITY, Decoder, Intensity, Network
 
 torch.set_num_threads(1)
 

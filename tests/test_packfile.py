@@ -14,12 +14,13 @@ import safetensors.numpy
 from safetensors import safe_open
 
 import samples
-from bcnn import files, packfile
-from bcnn import program as p
-from bcnn.config import preset
+from bcnn import files
+from bcnn.deploy import packfile
 from bcnn.errors import UserError
-from bcnn.interpret import interpret
-from bcnn.lower import lower
+from bcnn.nets.config import preset
+from bcnn.program import program as p
+from bcnn.program.interpret import interpret
+from bcnn.program.lower import lower
 
 LABELS = ("cat", "dög", "鳥")
 
@@ -99,7 +100,7 @@ def test_size_is_bits_and_real_parameters_and_header_to_the_byte(program, model)
 
 
 def test_size_of_the_papers_network_is_what_the_paper_counts(tmp_path):
-    from bcnn.network import Network
+    from bcnn.nets.bcnn import Network
 
     config = preset("imagenet")
     program = lower(Network(config), samples.MEAN, samples.STD)
@@ -177,7 +178,8 @@ def test_process_killed_while_writing_keeps_the_old_file(model):
     before = model.read_bytes()
     script = textwrap.dedent("""
         import os, signal, sys
-        from bcnn import files, packfile
+        from bcnn import files
+        from bcnn.deploy import packfile
         files.os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
         packfile.save(packfile.read(sys.argv[1]), sys.argv[1])
     """)
@@ -236,5 +238,5 @@ def test_a_future_format_says_what_to_do(tmp_path, program, monkeypatch):
 
 
 def test_reading_needs_no_torch(model):
-    script = "import sys; from bcnn import packfile; packfile.read(sys.argv[1]); assert 'torch' not in sys.modules"
+    script = "import sys; from bcnn.deploy import packfile; packfile.read(sys.argv[1]); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", script, str(model)], check=True)

@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import samples
-from bcnn import packfile
-from bcnn import program as p
-from bcnn.container import MAX_FILE, MAX_HEADER
+from bcnn.deploy import packfile
+from bcnn.deploy.container import MAX_FILE, MAX_HEADER
 from bcnn.errors import UserError
-from bcnn.lower import lower
+from bcnn.program import program as p
+from bcnn.program.lower import lower
 
 FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -379,7 +379,7 @@ def test_hostile_files_are_refused_in_little_memory(raw, tmp_path):
         file.truncate(50 << 30)
     script = textwrap.dedent("""
         import resource, sys
-        from bcnn import packfile
+        from bcnn.deploy import packfile
         from bcnn.errors import UserError
         size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (size + (700 << 20),) * 2)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bcnn import UserError
-from bcnn.program import (
+from bcnn.program.program import (
     AvgPool,
     BinaryConv,
     Branch,

@@ -19,7 +19,7 @@ from bcnn.cli.quickstart_page import Sample, shown
 def walk(tmp_path_factory):
     folder = tmp_path_factory.mktemp("quickstart") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bcnn.recipes.recipe", lambda name: tiny.config())
+        patch.setattr("bcnn.train.recipes.recipe", lambda name: tiny.config())
         patch.setattr("bcnn.train.report.write", lambda folder: None)  # pictures have a test of their own
         patch.setattr(verb, "ROUNDS", 2)
         result = CliRunner().invoke(app, ["quickstart", "--out", str(folder)], catch_exceptions=False)

@@ -2,8 +2,8 @@ from itertools import pairwise
 
 import pytest
 
-from bcnn import recipes
 from bcnn.errors import UserError
+from bcnn.train import recipes
 from bcnn.train.schedule import boundaries, learning_rate, temperature
 
 

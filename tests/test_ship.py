@@ -10,9 +10,9 @@ import pytest
 
 import bcnn
 import tiny
-from bcnn import card, packfile
-from bcnn.checkpoint import load
-from bcnn.measure import measure
+from bcnn.deploy import card, packfile
+from bcnn.deploy.measure import measure
+from bcnn.train.checkpoint import load
 from bcnn.train.start import train
 
 sys.path.insert(0, str(Path(__file__).parent.parent))

@@ -12,12 +12,12 @@ from PIL import Image, ImageDraw
 from typer.testing import CliRunner
 
 import bcnn
-from bcnn import card, packfile, shipped
 from bcnn.cli import bench, deploy, models, train  # noqa: F401  (importing them adds their verbs)
 from bcnn.cli.app import app
-from bcnn.config import from_dict
-from bcnn.counts import count
+from bcnn.count.counts import count
+from bcnn.deploy import card, packfile, shipped
 from bcnn.errors import UserError
+from bcnn.nets.config import from_dict
 
 NAMES = shipped.names()
 every_model = pytest.mark.parametrize("name", NAMES)
@@ -95,20 +95,20 @@ def test_a_card_that_is_not_whole_counts_as_none():
     program = packfile.read(shipped.find("digits"))
     plain = program.provenance[card.KEY]
     for damaged in (None, [], {}, {**plain, "top1": "high"}, {**plain, "folders": ["a"]}, {**plain, "more": 1}):
-        other = bcnn.program.Program(program.ops, program.names, program.labels, 1.0, {card.KEY: damaged})
+        other = bcnn.program.program.Program(program.ops, program.names, program.labels, 1.0, {card.KEY: damaged})
         assert card.of(other) is None
         assert card.folders(other) == program.labels
 
 
 def test_models_load_and_answer_without_torch():
-    code = "import sys, numpy as np, bcnn; from bcnn import measure, shipped\n"
+    code = "import sys, numpy as np, bcnn; from bcnn.deploy import measure, shipped\n"
     code += "for name in shipped.names(): bcnn.load(name).predict(np.zeros((40, 50, 3), np.uint8))\n"
     code += "assert not {'torch', 'matplotlib', 'sklearn'} & set(sys.modules), sorted(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_a_packed_file_is_evaluated_without_torch():
-    code = "import sys; from bcnn.measure import measure; result = measure('digits')\n"
+    code = "import sys; from bcnn.deploy.measure import measure; result = measure('digits')\n"
     code += "assert result.scores.top1 == result.card.top1, (result.scores.top1, result.card.top1)\n"
     code += "assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
@@ -160,7 +160,7 @@ def test_class_folders_may_have_other_names_than_the_labels(tmp_path):
     plain = {**program.provenance[card.KEY], "folders": [f"n{i:08}" for i in range(10)]}
     words = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
     packfile.save(
-        bcnn.program.Program(program.ops, program.names, words, 1.0, {card.KEY: plain}), tmp_path / "words.bcnn"
+        bcnn.program.program.Program(program.ops, program.names, words, 1.0, {card.KEY: plain}), tmp_path / "words.bcnn"
     )
     for split in ("train", "val"):
         for i in range(10):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from bcnn.tables import Table, tables, to_csv, to_markdown
+from bcnn.count.tables import Table, tables, to_csv, to_markdown
 
 TABLE_2, TABLE_3, TABLE_4, TABLE_5 = tables()
 

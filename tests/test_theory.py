@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bcnn.audit import audit
+from bcnn.count.audit import audit
 from bcnn.errors import UserError
 from bcnn.theory import approximate, budget, error_bound, estimate_lipschitz, evaluate, make_plan, sup_error
 from bcnn.theory.bound import probes, rounding

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from bcnn import packfile
-from bcnn import program as p
-from bcnn.compare import compare
+from bcnn.deploy import packfile
 from bcnn.errors import UserError
-from bcnn.interpret import interpret
+from bcnn.program import program as p
+from bcnn.program.compare import compare
+from bcnn.program.interpret import interpret
 from bcnn.theory import approximate, budget, error_bound, evaluate, levels, lower, pixels
 from bcnn.theory.bound import rounding
 from bcnn.theory.deploy import normalisation
@@ -88,7 +88,7 @@ def test_it_is_binary_convolutions_without_identity_and_packs_to_a_bit_a_weight(
 
 
 def test_verify_passes_on_the_packed_file(tmp_path) -> None:
-    from bcnn.verify import verify
+    from bcnn.deploy.verify import verify
 
     _, _, program, _ = build(2)
     packfile.save(program, tmp_path / "two.bcnn")
@@ -98,7 +98,7 @@ def test_verify_passes_on_the_packed_file(tmp_path) -> None:
 
 
 def test_the_engine_runs_a_batch_of_points() -> None:
-    from bcnn.engine import Engine
+    from bcnn.deploy.engine import Engine
 
     _, _, program, _ = build(3)
     images = random_bytes(3)

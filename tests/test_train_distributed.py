@@ -12,8 +12,8 @@ import torch
 from PIL import Image
 
 import tiny
-from bcnn import checkpoint, recipes
 from bcnn.data import open_data
+from bcnn.train import checkpoint, recipes
 from bcnn.train.distributed import any_process, average_statistics, processes, rank_world
 from bcnn.train.run import RunFolder
 from bcnn.train.schedule import learning_rate

@@ -6,10 +6,9 @@ import pytest
 import torch
 
 import tiny
-from bcnn import checkpoint
 from bcnn.errors import UserError
-from bcnn.network import Network
-from bcnn.train import adam, loop
+from bcnn.nets.bcnn import Network
+from bcnn.train import adam, checkpoint, loop
 from bcnn.train.config import Step
 from bcnn.train.run import RunFolder
 from bcnn.train.start import train

@@ -3,9 +3,9 @@ import torch
 from torch.nn import functional as F
 
 import tiny
-from bcnn.binarize import WEIGHTS, magnitude, sign
 from bcnn.errors import UserError
-from bcnn.network import Network
+from bcnn.nets.bcnn import Network
+from bcnn.nets.binarize import WEIGHTS, magnitude, sign
 from bcnn.train import losses, meters
 from bcnn.train.transfer import latents, transfer
 

@@ -12,8 +12,8 @@ import torch
 from PIL import Image
 
 import tiny
-from bcnn import checkpoint
 from bcnn.errors import UserError
+from bcnn.train import checkpoint
 from bcnn.train.interrupt import Interrupt, Stopped
 from bcnn.train.run import RunFolder
 from bcnn.train.start import train

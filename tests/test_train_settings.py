@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from bcnn import recipes
 from bcnn.errors import UserError
+from bcnn.train import recipes
 from bcnn.train.config import Step, TrainConfig
 from bcnn.train.settings import from_dict, override, to_dict
 

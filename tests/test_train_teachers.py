@@ -8,11 +8,10 @@ import torch
 from torch import nn
 
 import tiny
-from bcnn import checkpoint
 from bcnn.data import Augment, open_data
 from bcnn.errors import UserError
-from bcnn.network import Network
-from bcnn.train import teachers
+from bcnn.nets.bcnn import Network
+from bcnn.train import checkpoint, teachers
 from bcnn.train.start import train
 
 

@@ -10,12 +10,12 @@ from PIL import Image
 import bcnn
 import samples
 import standins
-from bcnn import packfile
-from bcnn import program as p
+from bcnn.deploy import packfile
+from bcnn.deploy.verify import AGREEMENT, compare_engine, spread, verify
 from bcnn.errors import UserError
-from bcnn.interpret import interpret_maps
-from bcnn.lower import lower
-from bcnn.verify import AGREEMENT, compare_engine, spread, verify
+from bcnn.program import program as p
+from bcnn.program.interpret import interpret_maps
+from bcnn.program.lower import lower
 
 torch.set_num_threads(1)
 
@@ -178,14 +178,14 @@ def test_agreement_leaves_room_for_ties_but_not_for_a_wrong_layer():
 
 
 def test_real_engine_on_every_instruction_set(model, photos):
-    engine = pytest.importorskip("bcnn.engine")
+    engine = pytest.importorskip("bcnn.deploy.engine")
     names = [f"engine {isa.name}" for isa in engine.isas() if isa.supported]
     checks = outcome(verify(model, data=photos))
     assert checks == dict.fromkeys(["file", "test vectors", *names, "data"], True)
 
 
 def test_real_engine_equals_the_interpreter_on_every_configuration():
-    engine = pytest.importorskip("bcnn.engine")
+    engine = pytest.importorskip("bcnn.deploy.engine")
     for config in (
         samples.TINY.replace(branches=2, prelu="module"),
         samples.TINY.replace(intensity=False, levels=[{"filter": 3}, {"replicate": 0.4, "stride": 1}]),
@@ -201,7 +201,7 @@ def test_real_engine_equals_the_interpreter_on_every_configuration():
 
 
 def test_loaded_engine_gives_the_stored_logits(model):
-    pytest.importorskip("bcnn.engine")
+    pytest.importorskip("bcnn.deploy.engine")
     packed = packfile.open_packed(model)
     vectors = np.stack([packfile.vector_image(seed, 8, 8) for seed in packed.test_seeds])
     assert np.array_equal(bcnn.load(model, threads=1)(vectors), packed.test_logits)

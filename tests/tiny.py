@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
-from bcnn.config import Level, NetworkConfig
 from bcnn.data.config import Augment, DataConfig
+from bcnn.nets.config import Level, NetworkConfig
 from bcnn.train import report
 from bcnn.train.config import Step, TrainConfig
 from bcnn.train.start import train

@@ -2,7 +2,7 @@
 
     python -m tools.cards
 
-Nothing on the page is written by hand: text, tables and pictures come out of the packed files (`bcnn.card`). A test
+Nothing on the page is written by hand: text, tables and pictures come out of the packed files (`bcnn.deploy.card`). A test
 compares the text with the files.
 """
 
@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bcnn import shipped
-from bcnn.card import Card, of
-from bcnn.config import from_dict
-from bcnn.counts import count
-from bcnn.packfile import Packed, open_packed
+from bcnn.count.counts import count
+from bcnn.deploy import shipped
+from bcnn.deploy.card import Card, of
+from bcnn.deploy.packfile import Packed, open_packed
+from bcnn.nets.config import from_dict
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, IMAGES = ROOT / "docs" / "models.md", ROOT / "docs" / "images"

@@ -5,7 +5,7 @@
 
 Packs the network at the end of the run's last step (not the best one: choosing by the evaluation split would flatter it),
 runs the packed file in the engine and the checkpoint in torch over the whole evaluation split, lets `bcnn verify` check
-it, and only then writes src/bcnn/models/NAME.bcnn. After it: `python -m tools.cards`.
+it, and only then writes src/bcnn/deploy/zoo/NAME.bcnn. After it: `python -m tools.cards`.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from rich.console import Console
 from rich.progress import track
 
 import bcnn
-from bcnn import card, shipped, verify_torch
 from bcnn.bench.timing import cpu
 from bcnn.data import sources
 from bcnn.data.decode import Unreadable, batches
-from bcnn.engine import Engine
+from bcnn.deploy import card, shipped, verify_torch
+from bcnn.deploy.engine import Engine
+from bcnn.deploy.packfile import digest, save
+from bcnn.deploy.verify import verify
 from bcnn.files import write_atomic
-from bcnn.lower import lower
-from bcnn.packfile import digest, save
-from bcnn.program import Program
+from bcnn.program.lower import lower
+from bcnn.program.program import Program
 from bcnn.scores import Scores
 from bcnn.train.evaluate import batch_size
 from bcnn.train.run import RunFolder
-from bcnn.verify import verify
 
 
 @dataclass(frozen=True)

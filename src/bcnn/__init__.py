@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bcnn.config import Level, NetworkConfig, preset
 from bcnn.errors import UserError
+from bcnn.nets.config import Level, NetworkConfig, preset
 
 if TYPE_CHECKING:
-    from bcnn.engine import Engine
-    from bcnn.packfile import Sizes
+    from bcnn.deploy.engine import Engine
+    from bcnn.deploy.packfile import Sizes
 
 __version__ = "0.1.0"
 __all__ = ["Level", "NetworkConfig", "UserError", "__version__", "load", "pack", "preset"]
@@ -22,18 +22,18 @@ def load(model: str | Path, isa: str | None = None, threads: int | None = None) 
     A name without suffix, such as "imagenette", is the model of that name in the package (`bcnn models` lists them), whatever
     lies in the current folder; "./imagenette" and "imagenette.bcnn" are files.
     """
-    from bcnn.engine import Engine
-    from bcnn.packfile import read
-    from bcnn.shipped import find
+    from bcnn.deploy.engine import Engine
+    from bcnn.deploy.packfile import read
+    from bcnn.deploy.shipped import find
 
     return Engine(read(find(model)), isa=isa, threads=threads)
 
 
 def pack(checkpoint: str | Path, path: str | Path) -> Sizes:
     """Lower a trained network, given by its checkpoint or run folder, and write it as a packed file. Needs torch."""
-    from bcnn.checkpoint import load as load_checkpoint
-    from bcnn.lower import lower
-    from bcnn.packfile import save
+    from bcnn.deploy.packfile import save
+    from bcnn.program.lower import lower
+    from bcnn.train.checkpoint import load as load_checkpoint
 
     network, meta = load_checkpoint(checkpoint)
     provenance = {**meta.provenance, "packed_by": f"bcnn {__version__}"}

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bcnn import program as p
 from bcnn.images import Pixels
-from bcnn.interpret import input_map, run_op
+from bcnn.program import program as p
+from bcnn.program.interpret import input_map, run_op
 
 # Of the largest value of a map. Sums of up to 1024 float32 terms in another order, with or without fused multiply-add, differ by
 # a few 1e-6; one wrong sign in a dot over 1024 channels moves a value by 2 scale = 4 / 32, over 1e-2 of the largest.

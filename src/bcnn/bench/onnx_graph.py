@@ -15,9 +15,9 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from bcnn import program as p
-from bcnn.bits import unpack_bits
 from bcnn.errors import UserError
+from bcnn.program import program as p
+from bcnn.program.bits import unpack_bits
 
 Products = Literal["float", "integer"]
 OPSET = 17

@@ -8,10 +8,10 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from bcnn import program as p
 from bcnn.bench.check import WrongResultError, check_maps
 from bcnn.bench.onnx_graph import Products, onnx_model
 from bcnn.bench.rival import Job, Rival
+from bcnn.program import program as p
 
 NAMES: dict[Products, str] = {"float": "ONNX Runtime, float Conv", "integer": "ONNX Runtime, MatMulInteger"}
 

@@ -2,7 +2,7 @@
 
 Bits are made by a FakeQuantize of two levels, which its CPU plugin turns into packed bits. It is +1 for x > low; ours is
 +1 for x >= threshold, so low is the float32 just below the threshold. Weights are one bit each, from the lowest bit of a
-byte up, the stream of `bcnn.bits`. BinaryConvolution "xnor-popcount" then yields dot = K - 2 n.
+byte up, the stream of `bcnn.program.bits`. BinaryConvolution "xnor-popcount" then yields dot = K - 2 n.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import openvino
 from numpy.typing import NDArray
 from openvino import opset1, opset8
 
-from bcnn import program as p
 from bcnn.bench.rival import SkippedError
-from bcnn.bits import to_stream
+from bcnn.program import program as p
+from bcnn.program.bits import to_stream
 
 
 def openvino_model(program: p.Program, maps: bool = False) -> Any:

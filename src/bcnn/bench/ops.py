@@ -12,7 +12,7 @@ from bcnn.bench.timing import interleave
 from bcnn.images import Pixels
 
 if TYPE_CHECKING:  # the native core may not be built; then only these annotations need it
-    from bcnn.engine import Cost, Engine
+    from bcnn.deploy.engine import Cost, Engine
 
 LATE = 256  # channels of the levels where the popcount decides, and no longer the work around it
 

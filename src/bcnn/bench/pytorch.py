@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from bcnn.bench.check import WrongResultError
 from bcnn.bench.rival import Job, Rival
 from bcnn.bench.timing import interleave
-from bcnn.binarize import sign
-from bcnn.compare import compare, first_difference, normalised
-from bcnn.config import NetworkConfig
 from bcnn.images import Pixels
-from bcnn.layers import Branch
-from bcnn.lower import lower
-from bcnn.network import Network
-from bcnn.program import Program
+from bcnn.nets.bcnn import Network
+from bcnn.nets.binarize import sign
+from bcnn.nets.config import NetworkConfig
+from bcnn.nets.layers import Branch
+from bcnn.program.compare import compare, first_difference, normalised
+from bcnn.program.lower import lower
+from bcnn.program.program import Program
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
 # Compiled code shows no maps, only logits. Rounding may flip a sign and deeper layers amplify it, so two correct runs need not
@@ -87,7 +87,7 @@ def eager(job: Job) -> Rival:
     if differ is not None:
         raise WrongResultError(f"torch and program differ at {differ.name} by {differ.error:.1e}")
     _check_logits(job, runs[best]())
-    checked = f"interpreter, all {len(job.program.ops)} maps within the rounding that bcnn.compare derives"
+    checked = f"interpreter, all {len(job.program.ops)} maps within the rounding that bcnn.program.compare derives"
     return Rival("PyTorch, eager", f"the same network, float32, {best}", runs[best], checked)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bcnn import program as p
 from bcnn.images import Pixels
+from bcnn.program import program as p
 
 
 class SkippedError(Exception):

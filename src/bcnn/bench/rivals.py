@@ -15,20 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from bcnn import packfile, shipped
 from bcnn.bench.check import WrongResultError
 from bcnn.bench.rival import Job, Rival, SkippedError
 from bcnn.bench.sample import sample_image, sample_program
 from bcnn.bench.timing import Times, facts, interleave
-from bcnn.config import PRESETS, NetworkConfig, from_dict, resolve
+from bcnn.deploy import packfile, shipped
+from bcnn.nets.config import PRESETS, NetworkConfig, from_dict, resolve
 
 Maker = Callable[[Job], Rival]
 ENGINE = "this engine"
 
 
 def engine(job: Job, isa: str | None = None, name: str = ENGINE) -> Rival:
-    from bcnn.engine import Engine
-    from bcnn.interpret import interpret
+    from bcnn.deploy.engine import Engine
+    from bcnn.program.interpret import interpret
 
     batch = np.ascontiguousarray(job.image[None])
     made = Engine(job.program, isa=isa, threads=job.threads)

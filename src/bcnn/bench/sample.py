@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bcnn import program as p
-from bcnn.config import Block, NetworkConfig
 from bcnn.images import Pixels
+from bcnn.nets.config import Block, NetworkConfig
+from bcnn.program import program as p
 
 INTENSITY = np.array([0.299, 0.587, 0.114], np.float32)  # as in the network
 

@@ -56,7 +56,7 @@ def bench(
     text, more = result.text(), {}
     if result.row(contestants.ENGINE):
         from bcnn.bench import ops
-        from bcnn.engine import Engine
+        from bcnn.deploy.engine import Engine
 
         profile = ops.profile(Engine(job.program, threads=1), job.image)
         engine = Engine(job.program, threads=threads)

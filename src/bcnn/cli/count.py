@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from bcnn import config as configs
 from bcnn.cli.app import app, err, out
-from bcnn.conventions import CONVENTIONS, operations
-from bcnn.conventions import convention as convention_rule
-from bcnn.counts import Node, count, peak_map_bytes
+from bcnn.count.conventions import CONVENTIONS, operations
+from bcnn.count.conventions import convention as convention_rule
+from bcnn.count.counts import Node, count, peak_map_bytes
+from bcnn.count.tables import Table, tables, to_csv, to_markdown, to_rich
 from bcnn.errors import UserError
-from bcnn.tables import Table, tables, to_csv, to_markdown, to_rich
+from bcnn.nets import config as configs
 
 CONVENTION_HELP = "\n\n".join(f"[bold]{name}[/bold]: {rule.__doc__}" for name, rule in CONVENTIONS.items())
 
@@ -188,7 +188,7 @@ def audit(
     """Check that every matrix-matrix product of a network is 1 bit x 1 bit; exit code 1 if one is not.
 
     Runs the network on one random image and looks at the values that reach each product. For a network of your own, call
-    [bold]bcnn.audit.audit(module, image)[/bold]: it takes any torch module.
+    [bold]bcnn.count.audit.audit(module, image)[/bold]: it takes any torch module.
 
     \b
     Examples:
@@ -203,9 +203,9 @@ def audit(
     with err.status("running the network"):
         import torch
 
-        from bcnn import checkpoint
-        from bcnn.audit import audit as run
-        from bcnn.network import Network
+        from bcnn.count.audit import audit as run
+        from bcnn.nets.bcnn import Network
+        from bcnn.train import checkpoint
 
         module = Network(cfg) if cfg else checkpoint.load(network)[0]
         module.weights = weights or module.weights

@@ -12,12 +12,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from bcnn.cli.app import app, err, out
+from bcnn.deploy.shipped import DEFAULT
 from bcnn.errors import UserError
-from bcnn.shipped import DEFAULT
 
 if TYPE_CHECKING:
-    from bcnn.card import Card
-    from bcnn.packfile import Packed, Sizes
+    from bcnn.deploy.card import Card
+    from bcnn.deploy.packfile import Packed, Sizes
 
 # All that the engine's source has; a build holds those of its processor family.
 ISAS = ("avx512", "avx2", "neon", "scalar")
@@ -65,8 +65,8 @@ def info(
     if model is None:
         out.print(_isa_table())
         return
-    from bcnn import card, shipped
-    from bcnn.packfile import open_packed
+    from bcnn.deploy import card, shipped
+    from bcnn.deploy.packfile import open_packed
 
     packed = open_packed(shipped.find(model))
     out.print(_op_table(packed))
@@ -98,14 +98,14 @@ def verify(
       bcnn verify imagenette
       bcnn verify model.bcnn --checkpoint runs/cifar10 --data photos/
     """
-    from bcnn.shipped import find
+    from bcnn.deploy.shipped import find
 
     raise typer.Exit(int(not print_checks(find(model), checkpoint, data, limit)))
 
 
 def print_checks(model: Path, checkpoint: Path | None = None, data: Path | None = None, limit: int = 1000) -> bool:
     """A line per check as it is done; whether all passed."""
-    from bcnn.verify import verify as checks
+    from bcnn.deploy.verify import verify as checks
 
     failed = False
     with err.status("Checking ...") as status:
@@ -136,9 +136,9 @@ def predict(
     from rich.progress import track
 
     from bcnn import images
-    from bcnn.engine import Engine
-    from bcnn.packfile import read
-    from bcnn.shipped import find
+    from bcnn.deploy.engine import Engine
+    from bcnn.deploy.packfile import read
+    from bcnn.deploy.shipped import find
 
     program = read(find(model))
     engine = Engine(program)
@@ -170,7 +170,7 @@ def predict(
 
 
 def _isa_table() -> Table:
-    from bcnn.engine import isas
+    from bcnn.deploy.engine import isas
 
     table = Table("instruction set", "built", "supported", "active", title="Engine")
     built = {isa.name: isa for isa in isas()}
@@ -204,7 +204,7 @@ def _card_text(card: Card) -> str:
 
 
 def _op_table(packed: Packed) -> Table:
-    from bcnn.packfile import parameters
+    from bcnn.deploy.packfile import parameters
 
     program = packed.program
     table = Table(title="Ops", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))

@@ -23,11 +23,11 @@ def models() -> None:
       bcnn info imagenette                      all about one of them
       bcnn predict photo.jpg --model imagenette
     """
-    from bcnn import card, shipped
     from bcnn.bench.sample import sample_image
     from bcnn.bench.timing import interleave
-    from bcnn.engine import Engine, binary_macs
-    from bcnn.packfile import open_packed
+    from bcnn.deploy import card, shipped
+    from bcnn.deploy.engine import Engine, binary_macs
+    from bcnn.deploy.packfile import open_packed
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))  # 80 columns
     for heading in ("name", "what", "input", "binary\nMACs", "bytes", "top-1", "ms"):

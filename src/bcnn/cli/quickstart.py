@@ -18,9 +18,9 @@ from bcnn.errors import UserError
 if TYPE_CHECKING:
     from bcnn.bench.timing import Times
     from bcnn.cli.quickstart_page import Sample
-    from bcnn.engine import Engine
+    from bcnn.deploy.engine import Engine
+    from bcnn.deploy.verify import Logits
     from bcnn.images import Pixels
-    from bcnn.verify import Logits
 
 ROUNDS = 50  # a few seconds of torch and engine in turns
 
@@ -39,18 +39,18 @@ def quickstart(
     bcnn quickstart
     """
     import bcnn
-    from bcnn import verify_torch
-    from bcnn.audit import audit
     from bcnn.cli import quickstart_shipped
     from bcnn.cli.deploy import print_checks, size_table
     from bcnn.cli.quickstart_page import Quickstart, Sample, page
     from bcnn.cli.train import free_folder
-    from bcnn.compare import normalised
-    from bcnn.counts import count
+    from bcnn.count.audit import audit
+    from bcnn.count.counts import count
     from bcnn.data import open_data
+    from bcnn.deploy import verify_torch
     from bcnn.files import write_atomic
-    from bcnn.recipes import recipe
+    from bcnn.program.compare import normalised
     from bcnn.train.interrupt import Stopped
+    from bcnn.train.recipes import recipe
     from bcnn.train.run import RunFolder
     from bcnn.train.start import train
 

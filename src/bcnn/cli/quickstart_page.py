@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from PIL import Image
 
 from bcnn.bench.timing import Times, facts
-from bcnn.config import preset
-from bcnn.counts import Node, count
+from bcnn.count.counts import Node, count
+from bcnn.deploy.packfile import Sizes
 from bcnn.images import Pixels
-from bcnn.packfile import Sizes
+from bcnn.nets.config import preset
 from bcnn.train import plots
 from bcnn.train.report import png
 from bcnn.train.run import RunFolder

@@ -15,11 +15,11 @@ from pathlib import Path
 from PIL import Image
 
 import bcnn
-from bcnn import card, shipped
 from bcnn.cli.app import out
 from bcnn.cli.quickstart_page import Sample, figure, image
+from bcnn.deploy import card, shipped
 from bcnn.images import Pixels
-from bcnn.program import Program
+from bcnn.program.program import Program
 
 TOP = 3
 SHOWN = 7  # digits: one row of the page

@@ -121,7 +121,7 @@ def _setting(
     lipschitz: float | None,
 ) -> tuple[str, Setting, tuple[float, ...], float]:
     """What was asked for; an example's own settings stand where an option was not given."""
-    from bcnn import expression
+    from bcnn.theory import expression
     from bcnn.theory.convergence import Setting
     from bcnn.theory.examples import EXAMPLES, Example
 
@@ -148,7 +148,7 @@ def _setting(
 
 def _numbers(text: str, option: str, count: int | None = None) -> tuple[float, ...]:
     """Numbers separated by commas; each may be an expression without variables, such as pi/2."""
-    from bcnn import expression
+    from bcnn.theory import expression
 
     if text.strip() in ("", "-") and count is None:
         return ()
@@ -193,7 +193,8 @@ def _plot(setting: Setting, network: Approximator, d: float, q: float, title: st
 
 
 def _pack(network: Approximator, title: str, path: Path) -> None:
-    from bcnn import packfile, theory
+    from bcnn import theory
+    from bcnn.deploy import packfile
 
     sizes = packfile.save(theory.lower(network, title), path)
     out.print(

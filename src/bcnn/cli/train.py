@@ -45,8 +45,7 @@ def train(
       bcnn train --recipe imagenet --dry-run
       torchrun --nproc-per-node 4 -m bcnn train --recipe imagenet --data imagenet
     """
-    from bcnn import recipes
-    from bcnn.train import settings
+    from bcnn.train import recipes, settings
 
     if resume:
         if assignments or data or strict_data:
@@ -140,7 +139,7 @@ def evaluate(
     from rich.progress import Progress
     from rich.table import Table
 
-    from bcnn import measure
+    from bcnn.deploy import measure
 
     check_picture(picture, (".png",))
     with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:

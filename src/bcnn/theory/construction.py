@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bcnn.errors import UserError
-from bcnn.layers import Branch, Replicate
+from bcnn.nets.layers import Branch, Replicate
 from bcnn.theory.plan import MEMORY_LIMIT, Function, Interval, Plan, make_plan
 from bcnn.theory.tiling import Floats32
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bcnn import lower as lowering_of
-from bcnn import program as p
 from bcnn.errors import UserError
-from bcnn.lower import NETWORKS, Lowering, emit_binary_conv, emit_input, lowers
+from bcnn.program import lower as lowering_of
+from bcnn.program import program as p
+from bcnn.program.lower import NETWORKS, Lowering, emit_binary_conv, emit_input, lowers
 from bcnn.theory.construction import Approximator, BinaryLayer
 from bcnn.theory.plan import Plan
 

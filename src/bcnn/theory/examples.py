@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bcnn import expression
+from bcnn.theory import expression
 from bcnn.theory.plan import Function, Interval
 from bcnn.theory.tiling import Floats64
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from bcnn.errors import UserError
-from bcnn.network import Network
+from bcnn.nets.bcnn import Network
 from bcnn.train.config import Step
 
 

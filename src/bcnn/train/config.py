@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bcnn.config import NetworkConfig
 from bcnn.data.config import DataConfig
 from bcnn.errors import UserError
+from bcnn.nets.config import NetworkConfig
 
 # What a step does to latent weights before a convolution uses them, see binarize.WEIGHTS.
 Weights = Literal["real", "binary", "scaled", "tanh", "float"]

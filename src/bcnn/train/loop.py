@@ -17,12 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bcnn import checkpoint
 from bcnn.data import Batch, Data
 from bcnn.errors import UserError
-from bcnn.network import Network
+from bcnn.nets.bcnn import Network
 from bcnn.scores import Scores
-from bcnn.train import adam, distributed, losses, meters, schedule, tensorboard
+from bcnn.train import adam, checkpoint, distributed, losses, meters, schedule, tensorboard
 from bcnn.train.config import Step, TrainConfig
 from bcnn.train.evaluate import evaluate
 from bcnn.train.interrupt import Interrupt, Stopped

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bcnn.binarize import sign
-from bcnn.network import Network
+from bcnn.nets.bcnn import Network
+from bcnn.nets.binarize import sign
 
 
 def distribution_loss(logits: Tensor, targets: Tensor) -> Tensor:

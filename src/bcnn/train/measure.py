@@ -1,10 +1,10 @@
-"""A checkpoint over a data set, in torch and float32: the half of `bcnn.measure` that needs torch."""
+"""A checkpoint over a data set, in torch and float32: the half of `bcnn.deploy.measure` that needs torch."""
 
 from __future__ import annotations
 
-from bcnn import checkpoint
 from bcnn.data import open_evaluation
-from bcnn.measure import Progress, Result, check_classes, data_config
+from bcnn.deploy.measure import Progress, Result, check_classes, data_config
+from bcnn.train import checkpoint
 from bcnn.train.evaluate import evaluate
 
 

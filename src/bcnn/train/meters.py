@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bcnn import layers
-from bcnn.network import Network
+from bcnn.nets import layers
+from bcnn.nets.bcnn import Network
 
 
 def signs(weights: Sequence[Tensor]) -> list[Tensor]:

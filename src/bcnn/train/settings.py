@@ -11,8 +11,8 @@ import json
 import typing
 from typing import Any, TypeVar
 
-from bcnn import config as network_config
 from bcnn.errors import UserError, nearest
+from bcnn.nets import config as network_config
 from bcnn.train.config import TrainConfig
 
 T = TypeVar("T")

@@ -9,10 +9,9 @@ from typing import Any
 
 import torch
 
-from bcnn import checkpoint
 from bcnn.data import Data, open_data
 from bcnn.errors import UserError
-from bcnn.train import distributed, settings, teachers
+from bcnn.train import checkpoint, distributed, settings, teachers
 from bcnn.train.config import FINAL, TrainConfig
 from bcnn.train.interrupt import Interrupt, Stopped
 from bcnn.train.loop import Progress, Trainer

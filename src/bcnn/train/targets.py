@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from bcnn.data import Data
 from bcnn.errors import UserError
-from bcnn.network import Network
+from bcnn.nets.bcnn import Network
 from bcnn.train import distributed, losses, teachers
 from bcnn.train.config import Step, TrainConfig
 from bcnn.train.run import RunFolder

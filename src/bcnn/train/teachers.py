@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bcnn import checkpoint
 from bcnn.data import Data
 from bcnn.errors import UserError
-from bcnn.network import Network
+from bcnn.nets.bcnn import Network
+from bcnn.train import checkpoint
 from bcnn.train.losses import Taps
 
 Floats3 = tuple[float, float, float]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bcnn import layers
 from bcnn.errors import UserError
-from bcnn.network import Network
+from bcnn.nets import layers
+from bcnn.nets.bcnn import Network
 
 
 @dataclass(frozen=True)

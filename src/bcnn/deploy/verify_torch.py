@@ -10,19 +10,19 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from bcnn import program as p
-from bcnn.compare import compare, first_difference, normalised
+from bcnn.deploy.verify import Check, Logits
 from bcnn.errors import UserError
-from bcnn.network import Network
-from bcnn.verify import Check, Logits
+from bcnn.nets.bcnn import Network
+from bcnn.program import program as p
+from bcnn.program.compare import compare, first_difference, normalised
 
 if TYPE_CHECKING:
-    from bcnn.checkpoint import Meta
+    from bcnn.train.checkpoint import Meta
 
 
 def load(checkpoint: str | Path) -> tuple[Network, Meta]:
-    """The network in eval mode, and what `bcnn.checkpoint` says about it."""
-    from bcnn.checkpoint import load
+    """The network in eval mode, and what `bcnn.train.checkpoint` says about it."""
+    from bcnn.train.checkpoint import load
 
     return load(checkpoint)
 

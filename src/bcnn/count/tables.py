@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from bcnn.config import preset
-from bcnn.conventions import operations
-from bcnn.counts import Node, count
+from bcnn.count.conventions import operations
+from bcnn.count.counts import Node, count
+from bcnn.nets.config import preset
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 
-from bcnn.config import Block, NetworkConfig
+from bcnn.nets.config import Block, NetworkConfig
 
 
 @dataclass(frozen=True)

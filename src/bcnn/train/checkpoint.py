@@ -20,10 +20,10 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
-from bcnn import config as network_config
 from bcnn.errors import UserError
 from bcnn.files import write_atomic
-from bcnn.network import Network
+from bcnn.nets import config as network_config
+from bcnn.nets.bcnn import Network
 from bcnn.train.transfer import transfer
 
 FORMAT = "bcnn-checkpoint-1"

@@ -1,6 +1,6 @@
 """The trained models inside the package: a name -> its packed file. No torch.
 
-`models/NAME.bcnn` is a packed file like any other; what it is, how it was trained and what it reaches stands in the file
+`zoo/NAME.bcnn` is a packed file like any other; what it is, how it was trained and what it reaches stands in the file
 itself, see `card`. `python -m tools.ship` makes them from finished runs.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bcnn.errors import UserError, nearest
 
-FOLDER = Path(__file__).parent / "models"
+FOLDER = Path(__file__).parent / "zoo"
 DEFAULT = "imagenette"  # of `bcnn predict`: photos are what people have
 
 

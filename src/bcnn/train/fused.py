@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-import bcnn.layers as layers  # which imports this module: both look the other up when they run, not when they load
+import bcnn.nets.layers as layers  # which imports this module: both look the other up when they run, not when they load
 
 _training: Any
 try:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bcnn import program as p
-from bcnn.bits import pack_bits
 from bcnn.errors import UserError
+from bcnn.program import program as p
+from bcnn.program.bits import pack_bits
 
 # Values of the H,W,O popcounts made at once: bounds the memory of a large map and keeps the work in the cache.
 CHUNK = 1 << 18

@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bcnn import program as p
 from bcnn.errors import UserError
-from bcnn.interpret import input_map, run_op
-from bcnn.lower import Lowering
+from bcnn.program import program as p
+from bcnn.program.interpret import input_map, run_op
+from bcnn.program.lower import Lowering
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bcnn import program as p
-from bcnn.bits import from_stream, to_stream
-from bcnn.container import Container, read_container, strict_json, write_container
+from bcnn.deploy.container import Container, read_container, strict_json, write_container
 from bcnn.errors import UserError, nearest
-from bcnn.interpret import interpret
+from bcnn.program import program as p
+from bcnn.program.bits import from_stream, to_stream
+from bcnn.program.interpret import interpret
 
 FORMAT = "1"
 TEST_LOGITS = "test.logits"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bcnn.counts import Node
+from bcnn.count.counts import Node
 from bcnn.errors import UserError, nearest
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from bcnn.program import Program
+from bcnn.program.program import Program
 
 KEY = "card"
 LOG = (

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from bcnn import layers
-from bcnn.binarize import WEIGHTS, sign
-from bcnn.config import NetworkConfig
 from bcnn.errors import UserError, nearest
+from bcnn.nets import layers
+from bcnn.nets.binarize import WEIGHTS, sign
+from bcnn.nets.config import NetworkConfig
 
 # Reading: the paper does not say how intensity is made; these are the luma weights of ITU-R BT.601, 3 MACs a pixel.
 INTENSITY = (0.299, 0.587, 0.114)

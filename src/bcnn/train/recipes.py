@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from bcnn.config import preset
 from bcnn.data.config import Augment, DataConfig
 from bcnn.errors import UserError, nearest
+from bcnn.nets.config import preset
 from bcnn.train.config import Step, TrainConfig
 
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from bcnn import _core, images
-from bcnn import program as p
 from bcnn.errors import UserError, nearest
+from bcnn.program import program as p
 
 Picture = NDArray[np.uint8] | Image.Image | str | Path  # what a person may hand over as one image
 MAX_THREADS = 256  # far above any machine this is for, far below what an operating system refuses

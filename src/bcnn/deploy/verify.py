@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bcnn import card, images, packfile
-from bcnn import program as p
+from bcnn import images
+from bcnn.deploy import card, packfile
 from bcnn.errors import UserError
-from bcnn.interpret import interpret, interpret_maps
+from bcnn.program import program as p
+from bcnn.program.interpret import interpret, interpret_maps
 
 if TYPE_CHECKING:
-    from bcnn.engine import Engine
+    from bcnn.deploy.engine import Engine
 
 # Torch and program run free over a data set: rounding flips signs near zero, and an image near a tie changes its class. A wrong
 # layer agrees on far fewer images than this.
@@ -76,7 +77,7 @@ def verify(
     yield from _engines(program, vectors, maps)
     network_logits: Logits | None = None
     if checkpoint is not None:
-        from bcnn import verify_torch
+        from bcnn.deploy import verify_torch
 
         progress("Comparing torch with the program")
         network, meta = verify_torch.load(checkpoint)
@@ -96,7 +97,7 @@ def _test_vectors(packed: packfile.Packed, maps: list[list[p.Floats]]) -> Check:
 
 
 def _engines(program: p.Program, vectors: list[NDArray[np.uint8]], maps: list[list[p.Floats]]) -> Iterator[Check]:
-    from bcnn.engine import Engine, isas
+    from bcnn.deploy.engine import Engine, isas
 
     for isa in isas():
         if isa.supported:
@@ -135,7 +136,7 @@ def _count(one: p.Floats, other: p.Floats) -> str:
 def _data(
     program: p.Program, folder: Path, limit: int, network_logits: Logits | None, progress: Callable[[str], object]
 ) -> Check:
-    from bcnn.engine import Engine
+    from bcnn.deploy.engine import Engine
 
     if not folder.is_dir():
         raise UserError(

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bcnn import layers
-from bcnn import program as p
-from bcnn.bits import pack_bits
 from bcnn.errors import UserError
-from bcnn.network import INTENSITY, Decoder, Intensity, Network
+from bcnn.nets import layers
+from bcnn.nets.bcnn import INTENSITY, Decoder, Intensity, Network
+from bcnn.program import program as p
+from bcnn.program.bits import pack_bits
 
 Doubles = NDArray[np.float64]
 Where = tuple[nn.Module, Literal["input", "output"]]  # the place in the torch network that has the values of a map

@@ -9,8 +9,8 @@ from typing import Any
 
 import safetensors
 
-from bcnn import card, shipped
 from bcnn.data.config import DataConfig
+from bcnn.deploy import card, shipped
 from bcnn.errors import UserError
 from bcnn.scores import Scores
 
