@@ -1,0 +1,128 @@
+"""What every op of a program has: fields, a shape rule, its meaning in NumPy, its counts. No torch.
+
+An op is one frozen dataclass. File format, native binding, comparison, exports and reports know no op by name: they walk over the
+fields, whose types are the few listed in `FIELDS`. A new op is a class in this folder and a file in `native/ops`.
+
+Maps are float32, H,W,C (one image). Every real operation is one float32 rounding, in the order that `run` states. So sums are
+running sums, one vector at a time: `np.sum` and `@` choose their own order. Sums of signs are exact in any order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bcnn.count.counts import Counts
+from bcnn.errors import UserError
+
+Floats = NDArray[np.float32]
+Words = NDArray[np.uint32]
+Indices = NDArray[np.int32]
+Map = int  # the index of the op whose map is read
+Shape = tuple[int, int, int]  # H, W, C of a map
+
+MAX_SIDE, MAX_CHANNELS, MAX_MAP = 1 << 14, 1 << 20, 1 << 28  # far above any network, far below any overflow
+
+
+class Part:
+    """A frozen dataclass whose fields can be walked over: an op, or a branch, ending or window of one."""
+
+    def fields(self) -> Iterator[tuple[str, str, Any]]:
+        """Name, type as written in the class, value."""
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            yield field.name, str(field.type), getattr(self, field.name)
+
+    def maps_read(self) -> Iterator[Map]:
+        """The maps that this part reads, in the order of its fields."""
+        for _, kind, value in self.fields():
+            if kind == "Map":
+                yield value
+            elif kind == "tuple[Map, ...]":
+                yield from value
+            elif isinstance(value, Part):
+                yield from value.maps_read()
+            elif isinstance(value, tuple):
+                for part in value:
+                    if isinstance(part, Part):
+                        yield from part.maps_read()
+
+    def arrays(self) -> Iterator[NDArray[Any]]:
+        """The parameters, in the order of the fields."""
+        for _, _, value in self.fields():
+            if isinstance(value, np.ndarray):
+                yield value
+            elif isinstance(value, Part):
+                yield from value.arrays()
+            elif isinstance(value, tuple):
+                for part in value:
+                    if isinstance(part, Part):
+                        yield from part.arrays()
+
+
+class Op(Part):
+    """One op. `KINDS` has every class by its name."""
+
+    KINDS: ClassVar[dict[str, type[Op]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        Op.KINDS[cls.__name__] = cls
+
+    def shape(self, shapes: Sequence[Shape]) -> Shape:
+        """Of the map it makes after maps of `shapes`; fields that do not fit are a `UserError`."""
+        raise NotImplementedError
+
+    def run(self, maps: Sequence[Floats]) -> Floats:
+        """Its map, from the maps before it."""
+        raise NotImplementedError
+
+    def counts(self, shapes: Sequence[Shape]) -> Counts:
+        """What it holds and does for one image; `shapes` ends with that of its own map or goes on."""
+        raise NotImplementedError
+
+
+def replicated(x: Floats, channels: int) -> Floats:
+    """Replication (sec. 4.2.2): channel k of the result is channel k mod C of x."""
+    if x.shape[-1] == channels:
+        return x
+    return np.ascontiguousarray(x[..., np.arange(channels) % x.shape[-1]])
+
+
+# --- checks of fields: what, and what was expected ------------------------------------------------------------------------
+
+
+def whole(what: str, value: Any, low: int, high: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise UserError(f"{what} is {value!r}, not a whole number from {low} to {high}")
+    return value
+
+
+def array(what: str, values: Any, dtype: type, shape: tuple[int, ...]) -> None:
+    if not isinstance(values, np.ndarray) or values.dtype != dtype or values.shape != shape:
+        got = f"{values.dtype} {values.shape}" if isinstance(values, np.ndarray) else repr(values)
+        raise UserError(f"{what} is {got}, not {np.dtype(dtype)} {shape}")
+
+
+def floats(what: str, values: Any, shape: tuple[int, ...]) -> None:
+    array(what, values, np.float32, shape)
+    if not np.isfinite(values).all():
+        raise UserError(f"{what} has values that are not finite")
+
+
+def vector(what: str, values: Any) -> int:
+    """The channels of a vector of parameters."""
+    if not isinstance(values, np.ndarray) or values.ndim != 1 or not 1 <= values.size <= MAX_CHANNELS:
+        raise UserError(f"{what} must be a vector of 1 to {MAX_CHANNELS} channels")
+    return values.size
+
+
+def source_shape(source: Any, shapes: Sequence[Shape], what: str = "source") -> Shape:
+    return shapes[whole(what, source, 0, len(shapes) - 1)]
+
+
+def reads_channels(reads: Any, channels: int) -> int:
+    """Replication is said: an op reads K >= C channels of a map that has C."""
+    return whole("reads", reads, channels, MAX_CHANNELS)

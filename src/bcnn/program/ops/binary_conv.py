@@ -1,0 +1,161 @@
+"""The binary convolution: signs of a map against signs of weights, in integers, then one scale and offset. No torch.
+
+Legend: H x W map size, C channels of the map read, K channels after replication (K = RC), O channels made, T taps of the window,
+G groups. Bits: 1 stands for +1, 0 for -1; channel c is bit c % 32 of word c // 32, tail bits are zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bcnn.count.counts import Counts
+from bcnn.errors import UserError
+from bcnn.program.bits import unpack_bits
+from bcnn.program.ops.base import (
+    MAX_CHANNELS,
+    Floats,
+    Map,
+    Op,
+    Part,
+    Shape,
+    Words,
+    array,
+    floats,
+    reads_channels,
+    replicated,
+    source_shape,
+    vector,
+    whole,
+)
+from bcnn.program.ops.endings import Ending, check_endings, count_endings, finish
+from bcnn.program.ops.window import Window, pixels
+
+MAX_BITS = (1 << 16) - 1  # of one dot: counts are 16-bit numbers in some kernels
+MAX_BRANCHES = 1024
+
+
+def words(channels: int) -> int:
+    """32-bit words that hold a bit per channel."""
+    return -(-channels // 32)
+
+
+@dataclass(frozen=True, eq=False)
+class Branch(Part):
+    """One residual of a convolution module (Fig. 4), bias, sign, convolution and batch norm folded:
+
+    1. sign(x + b) is +1 exactly where x >= -b: `threshold` = -b, and a bit is 1 where x >= threshold.
+    2. dot = sum of sign * sign over T taps and K / G channels = N - 2 n with N = T K / G, n = popcount(input bits ^ weight bits).
+    3. A tap outside the map contributes nothing to dot: it counts as half a mismatch for each of its channels in n, so that step 2
+       stays true. With `pad` bits it is a pixel like any other.
+    4. batch norm = s * dot + o with s = gamma / sqrt(var + eps), o = beta - s * mean.
+    5. Inserting 2 in 4: `scale` * n + `offset` with scale = -2 s (exact) and offset = o + s N.
+
+    `shift` = (dy, dx) moves all taps: pixel (y + dy, x + dx) is read for (y, x) (sec. 4.2.1, FxF as F*F branches).
+    """
+
+    threshold: Floats  # [K]
+    weight: Words  # [O, T, words(K / G)]
+    scale: Floats  # [O]
+    offset: Floats  # [O]
+    pad: Words | None = None  # [words(K)]: the bits of a pixel outside the map; none: it contributes nothing
+    shift: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class BinaryConv(Op):
+    """v = (n_0 * scale_0 + offset_0) + (n_1 * scale_1 + offset_1) + ... over the branches, left to right; then the endings.
+
+    A convolution module (Fig. 4) is one with an `Add` of its own source first in `after`. A fully connected layer is one whose
+    kernel is the whole map.
+    """
+
+    source: Map
+    reads: int  # K: channel k of the source is read as k mod C
+    branches: tuple[Branch, ...]
+    window: Window = Window()
+    groups: int = 1
+    after: tuple[Ending, ...] = ()
+
+    @property
+    def bits(self) -> int:
+        """N: of one dot."""
+        return self.window.taps * (self.reads // self.groups)
+
+    def shape(self, shapes: Sequence[Shape]) -> Shape:
+        h, w, c = source_shape(self.source, shapes)
+        k = reads_channels(self.reads, c)
+        if not isinstance(self.branches, tuple) or not 1 <= len(self.branches) <= MAX_BRANCHES:
+            raise UserError(f"has {len(self.branches)} branches; between 1 and {MAX_BRANCHES} are allowed")
+        o = vector("scale", self.branches[0].scale)
+        groups = whole("groups", self.groups, 1, MAX_CHANNELS)
+        if k % groups or o % groups:
+            raise UserError(f"its {groups} groups divide neither or only one of {k} channels read and {o} made")
+        height, width = self.window.size(h, w)
+        if self.bits > MAX_BITS:
+            raise UserError(f"sums {self.bits} signs; a count holds at most {MAX_BITS}")
+        inner = k // groups
+        for p, branch in enumerate(self.branches):
+            floats(f"branch {p}: threshold", branch.threshold, (k,))
+            floats(f"branch {p}: scale", branch.scale, (o,))
+            floats(f"branch {p}: offset", branch.offset, (o,))
+            array(f"branch {p}: weight", branch.weight, np.uint32, (o, self.window.taps, words(inner)))
+            _no_tail(f"branch {p}: weight", branch.weight, inner)
+            if branch.pad is not None:
+                array(f"branch {p}: pad", branch.pad, np.uint32, (words(k),))
+                _no_tail(f"branch {p}: pad", branch.pad, k)
+            for part, size in zip(branch.shift, (h, w), strict=True):
+                whole(f"branch {p}: shift", part, -size, size)
+        return check_endings(self.after, (height, width, o), shapes)
+
+    def run(self, maps: Sequence[Floats]) -> Floats:
+        x = replicated(maps[self.source], self.reads)
+        first, *others = (self.mismatches(x, branch) * branch.scale + branch.offset for branch in self.branches)
+        v = first
+        for term in others:
+            v = v + term
+        return finish(v, self.after, maps)
+
+    def mismatches(self, x: Floats, branch: Branch) -> Floats:
+        """n = (N - dot) / 2, H',W',O: exact, as all sums of signs are far below 2^24."""
+        signs = np.where(x >= branch.threshold, np.float32(1), np.float32(-1))
+        outside: float | Floats = 0.0
+        if branch.pad is not None:
+            outside = np.where(unpack_bits(branch.pad, self.reads), np.float32(1), np.float32(-1))
+        inner, made = self.reads // self.groups, branch.scale.size // self.groups
+        weight = np.where(unpack_bits(branch.weight, inner), np.float32(1), np.float32(-1))  # O,T,K/G
+        dy, dx = branch.shift
+        top, left, bottom, right = self.window.padding
+        window = Window(
+            self.window.kernel, self.window.stride, (top - dy, left - dx, bottom + dy, right + dx), self.window.dilation
+        )
+        parts = []
+        views = [np.ascontiguousarray(view) for view in window.views(signs, outside)]
+        for group in range(self.groups):
+            channels, rows = slice(group * inner, (group + 1) * inner), slice(group * made, (group + 1) * made)
+            dot = views[0][..., channels] @ weight[rows, 0].T
+            for tap in range(1, len(views)):
+                dot = dot + views[tap][..., channels] @ weight[rows, tap].T
+            parts.append(dot)
+        return (np.float32(self.bits) - np.concatenate(parts, axis=-1)) * np.float32(0.5)
+
+    def counts(self, shapes: Sequence[Shape]) -> Counts:
+        shape = self.shape(shapes)
+        made = pixels(shape) * shape[2]
+        p, read = len(self.branches), pixels(shapes[self.source]) * self.reads
+        branches = Counts(
+            binary_params=p * shape[2] * self.bits,
+            real_params=p * (self.reads + 2 * shape[2]),
+            binary_macs=p * made * self.bits,
+            adds=p * (read + made) + (p - 1) * made,  # bias, offset, sum of the branches
+            mults=p * made,
+            signs=p * read,
+        )
+        return branches + count_endings(self.after, shape)
+
+
+def _no_tail(what: str, bits: Words, channels: int) -> None:
+    if channels % 32 and np.any(bits[..., -1] >> np.uint32(channels % 32)):
+        raise UserError(f"{what} has bits set past its {channels} channels")
