@@ -2,7 +2,7 @@
 
 A real convolution is approximated by M x N binary ones. With W the latent weights of a layer and x its input:
 
-    B_i = sign(W - mean(W) + u_i std(W)),  u_i = -1 + 2 (i - 1) / (M - 1)            weight bases, Eq. 3 there
+    B_i = sign(W - mean(W) + u_i std(W)),  u_i = -1 + 2 (i - 1) / (M - 1)            weight bases
     a   = the least squares solution of W = sum_i a_i B_i
     A_j = +1 where x + v_j >= 0.5, else -1;  gradient 1 where 0 <= x + v_j <= 1       activation bases, v_j learned
     out = sum_ij a_i beta_j conv(A_j, B_i)                                            beta_j learned

@@ -61,7 +61,7 @@ def set_temperature(network: nn.Module, temperature: float) -> None:
 def binary_weights(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """The +-1 tensor of every binary layer by parameter name, whatever `weights` is set to."""
     for name, module in latents(network):
-        yield f"{name}.weight", module.signs()
+        yield f"{name}.weight".removeprefix("."), module.signs()
 
 
 @torch.no_grad()

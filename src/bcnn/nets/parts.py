@@ -109,7 +109,7 @@ def strided_shortcut(channels: int, out: int, stride: int, norm: bool = True) ->
 
 
 class RPReLU(nn.Module):
-    """PReLU(x + before) + after, a bias each and a slope for every channel (ReActNet, Eq. 4 there)."""
+    """PReLU(x + before) + after, a bias each and a slope for every channel (ReActNet)."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

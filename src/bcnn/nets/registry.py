@@ -98,9 +98,9 @@ def _paper() -> Iterator[Architecture]:
 
 def _forms(name: str, description: str, function: str, cifar_multiple: int = 8, **fixed: Any) -> Iterator[Architecture]:
     """The 224 x 224 form, whose last map is a 32nd of the image, and the one for 32 x 32 images."""
-    yield Architecture(name, description, function, (224, 224), 1000, 32, fixed)
-    cifar = {**fixed, "form": "cifar"}
-    yield Architecture(f"{name}-cifar", f"{description}; for 32 x 32", function, (32, 32), 10, cifar_multiple, cifar)
+    yield Architecture(name, description, function, (224, 224), 1000, 32, {**fixed, "form": "imagenet"})
+    text, cifar = f"{description}; for 32 x 32", {**fixed, "form": "cifar"}
+    yield Architecture(f"{name}-cifar", text, function, (32, 32), 10, cifar_multiple, cifar)
 
 
 def _rivals() -> Iterator[Architecture]:

@@ -3,8 +3,10 @@
 XNOR-Net's ResNet-18 with one learned scale of the output map in the place of both computed ones. The paper tries four shapes
 of it; the last, an outer product of three vectors, is its best:
 
-    channel   a[c]                one a channel, Eq. 5 there          plane   a[c] b[y, x]       channel times map, Eq. 7
-    dense     a[c, y, x]          one a value of the map, Eq. 6       axes    a[c] b[y] g[x]     three vectors, Eq. 8
+    channel   a[c]           one a channel
+    dense     a[c, y, x]     one a value of the map
+    plane     a[c] b[y, x]   a vector and a plane
+    axes      a[c] b[y] g[x] three vectors
 
 No code was released. Training: Adam 1e-3 in steps of a tenth, about 80 epochs.
 """
