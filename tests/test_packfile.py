@@ -238,5 +238,7 @@ def test_a_future_format_says_what_to_do(tmp_path, program, monkeypatch):
 
 
 def test_reading_needs_no_torch(model):
-    script = "import sys; from bcnn.deploy import packfile; packfile.read(sys.argv[1]); assert 'torch' not in sys.modules"
+    script = (
+        "import sys; from bcnn.deploy import packfile; packfile.read(sys.argv[1]); assert 'torch' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", script, str(model)], check=True)
