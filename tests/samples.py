@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import nn
 
 from bcnn.nets.bcnn import Network
 from bcnn.nets.config import Level, NetworkConfig
-from bcnn.program import program as p
+from bcnn.program import ops
 from bcnn.program.bits import pack_bits
+from bcnn.program.program import Program
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 TINY = NetworkConfig(
@@ -43,13 +46,60 @@ def floats(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return rng.integers(-16, 17, shape).astype(np.float32) / np.float32(8)
 
 
-def branch(rng: np.random.Generator, k: int, o: int, shift: tuple[int, int] = (0, 0)) -> p.Branch:
-    weight = pack_bits(rng.integers(0, 2, (o, k)).astype(bool))
-    return p.Branch(floats(rng, k), weight, floats(rng, o), floats(rng, o), shift)
+def branch(
+    rng: np.random.Generator, k: int, o: int, shift: tuple[int, int] = (0, 0), taps: int = 1, groups: int = 1
+) -> ops.Branch:
+    """Shifted ones read zeros outside the map, as the paper's do; others nothing at all."""
+    weight = pack_bits(rng.integers(0, 2, (o, taps, k // groups)).astype(bool))
+    threshold = floats(rng, k)
+    pad = pack_bits(np.float32(0) >= threshold) if shift != (0, 0) else None
+    return ops.Branch(threshold, weight, floats(rng, o), floats(rng, o), pad, shift)
 
 
-def program(*ops: p.Op, height: int = 4, width: int = 4, intensity: bool = False) -> p.Program:
-    """`ops` after an Input that maps byte u to (u - 128) / 8, exactly."""
+def program(*made: ops.Op, height: int = 4, width: int = 4, intensity: bool = False) -> Program:
+    """`made` after an Input that maps byte u to (u - 128) / 8, exactly."""
     third = np.full(3, 0.25, np.float32) if intensity else None
-    first = p.Input(height, width, np.full(3, 1 / 8, np.float32), np.full(3, -16, np.float32), third)
-    return p.Program((first, *ops), tuple(f"op{index}" for index in range(len(ops) + 1)))
+    first = ops.Input(height, width, np.full(3, 1 / 8, np.float32), np.full(3, -16, np.float32), third)
+    return Program((first, *made), tuple(f"op{index}" for index in range(len(made) + 1)))
+
+
+def every_op(labels: tuple[str, ...] = ("cat", "dög", "鳥"), provenance: dict[str, Any] | None = None) -> Program:
+    """A small program with every kind of op and ending, every type of field, and channel counts that do not fill words."""
+    rng = np.random.default_rng(0)
+    made: list[ops.Op] = []
+    names: list[str] = []
+
+    def add(op: ops.Op) -> int:
+        made.append(op)
+        names.append(f"layer{len(made)}.{type(op).__name__.lower()}")
+        return len(made) - 1
+
+    third = np.full(3, 0.25, np.float32)
+    x = add(ops.Input(8, 8, np.full(3, 1 / 8, np.float32), np.full(3, -16, np.float32), third))
+    module = (ops.Add(x, 40), ops.PReLU(floats(rng, 40)))
+    stem = add(ops.BinaryConv(x, 40, (branch(rng, 40, 40), branch(rng, 40, 40, (1, -1))), after=module))
+    same = ops.Window((3, 3), (1, 1), (1, 1, 1, 1))
+    depth = add(ops.Conv(stem, 40, floats(rng, 3, 3, 1, 40), floats(rng, 40), same, 40))
+    wide = branch(rng, 40, 10, taps=9, groups=2)
+    pixels = (ops.Affine(floats(rng, 10), None), ops.Affine(None, floats(rng, 10)), ops.ReLU())
+    padded = ops.Window((3, 3), (1, 1), (2, 2, 2, 2), (2, 2))
+    conv = add(ops.BinaryConv(depth, 40, (wide,), padded, 2, pixels))
+    down = ops.Window((2, 2), (2, 2))
+    pool = add(ops.MaxPool(conv, down))
+    mean = add(ops.AvgPool(conv, ops.Window((3, 3), (2, 2), (1, 1, 1, 1)), True))
+    joined = add(ops.Concat((pool, mean)))
+    chosen = add(ops.Select(joined, np.array([3, 0, 19, 7], np.int32)))
+    large = add(ops.Upsample(chosen, (2, 2)))
+    fewer = add(ops.ChannelAvg(conv, 4))
+    constant = add(ops.Constant(floats(rng, 8, 8, 4)))
+    clip = ops.Clip(np.array([-2, 2], np.float32))
+    squeezed = add(ops.GlobalAvgPool(large))
+    gate = add(ops.Linear(squeezed, floats(rng, 4, 4), floats(rng, 4), (ops.Sigmoid(),)))
+    endings = (ops.Add(fewer, 4), ops.Gate(gate), clip, ops.Add(constant, 4), ops.Sign(floats(rng, 4)))
+    last = add(ops.Pointwise(large, 4, endings))
+    last = add(ops.GlobalAvgPool(last))
+    add(ops.Linear(last, floats(rng, 4, 3), floats(rng, 3)))
+    used = {type(op).__name__ for op in made}
+    assert used == set(ops.Op.KINDS), "a new kind of op belongs in here"
+    assert {type(ending).__name__ for op in made for ending in getattr(op, "after", ())} == set(ops.Ending.KINDS)
+    return Program(tuple(made), tuple(names), labels, 0.875, dict(provenance or {}))

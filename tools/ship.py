@@ -28,7 +28,8 @@ from bcnn.data import sources
 from bcnn.data.decode import Unreadable, batches
 from bcnn.deploy import card, shipped, verify_torch
 from bcnn.deploy.engine import Engine
-from bcnn.deploy.packfile import digest, save
+from bcnn.deploy.fields import digest
+from bcnn.deploy.packfile import save
 from bcnn.deploy.verify import verify
 from bcnn.files import write_atomic
 from bcnn.program.lower import lower
@@ -146,7 +147,7 @@ def ship(run: Path, name: str, data: str = "", hardware: str = "", folder: Path 
         target = folder / packed.name
         write_atomic(target, packed.read_bytes())
     print(
-        f"{target}: {target.stat().st_size:,} bytes, {digest(target.read_bytes())}; top-1 {scores.top1:.2%} of {scores.count:,} in the engine; "
+        f"{target}: {target.stat().st_size:,} bytes, {digest(target.read_bytes()).hex()}; top-1 {scores.top1:.2%} of {scores.count:,} in the engine; "
         f"torch chooses the same class for {agree:,} of them; run's own accuracies {info['accuracy']}"
     )
     return target

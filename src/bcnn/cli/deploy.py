@@ -17,7 +17,8 @@ from bcnn.errors import UserError
 
 if TYPE_CHECKING:
     from bcnn.deploy.card import Card
-    from bcnn.deploy.packfile import Packed, Sizes
+    from bcnn.deploy.packfile import Sizes
+    from bcnn.program.program import Program
 
 # All that the engine's source has; a build holds those of its processor family.
 ISAS = ("avx512", "avx2", "neon", "scalar")
@@ -69,7 +70,7 @@ def info(
     from bcnn.deploy.packfile import open_packed
 
     packed = open_packed(shipped.find(model))
-    out.print(_op_table(packed))
+    out.print(_op_table(packed.program))
     out.print(size_table(packed.sizes))
     labels = packed.program.labels
     if labels:
@@ -186,8 +187,11 @@ def size_table(sizes: Sizes) -> Table:
     table.columns[1].justify = "right"
     table.add_row("binary weights, one bit each", f"{sizes.binary_weights:,}")
     table.add_row("real parameters, float32", f"{sizes.real_parameters:,}")
+    if sizes.indices:
+        table.add_row("indices of channels, int32", f"{sizes.indices:,}")
     table.add_row("logits of the test vectors", f"{sizes.test_logits:,}")
-    table.add_row("header", f"{sizes.header:,}", end_section=True)
+    table.add_row("header: ops, names, labels, hashes", f"{sizes.header - sizes.provenance:,}")
+    table.add_row("header: provenance", f"{sizes.provenance:,}", end_section=True)
     table.add_row("file", f"{sizes.total:,}")
     return table
 
@@ -203,20 +207,18 @@ def _card_text(card: Card) -> str:
     return escape("\n".join(lines))
 
 
-def _op_table(packed: Packed) -> Table:
-    from bcnn.deploy.packfile import parameters
-
-    program = packed.program
+def _op_table(program: Program) -> Table:
     table = Table(title="Ops", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
     for heading in ("op", "kind", "layer", "reads", "makes H,W,C"):
         table.add_column(heading, no_wrap=True)
     for heading in ("bits", "reals"):
         table.add_column(heading, no_wrap=True, justify="right")
-    for index, (op, name, shape) in enumerate(zip(program.ops, program.names, program.shapes, strict=True)):
-        reads = [getattr(op, field) for field in ("source", "add") if getattr(op, field, None) is not None]
-        binary, real = parameters(op)
+    rows = zip(program.ops, program.names, program.shapes, program.counts(), strict=True)
+    for index, (op, name, shape, counts) in enumerate(rows):
+        reads = "+".join(str(read) for read in dict.fromkeys(op.maps_read()))
+        reals = sum(array.size for array in op.arrays() if array.dtype == "float32")
         made = ",".join(map(str, shape))
         table.add_row(
-            str(index), type(op).__name__, escape(name), "+".join(map(str, reads)), made, f"{binary:,}", f"{real:,}"
+            str(index), type(op).__name__, escape(name), reads, made, f"{counts.binary_params:,}", f"{reals:,}"
         )
     return table

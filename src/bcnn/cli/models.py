@@ -26,7 +26,7 @@ def models() -> None:
     from bcnn.bench.sample import sample_image
     from bcnn.bench.timing import interleave
     from bcnn.deploy import card, shipped
-    from bcnn.deploy.engine import Engine, binary_macs
+    from bcnn.deploy.engine import Engine
     from bcnn.deploy.packfile import open_packed
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))  # 80 columns
@@ -42,7 +42,7 @@ def models() -> None:
             name,
             escape(found.title) if found else "",
             f"{height} x {width}",
-            f"{sum(binary_macs(program, i) for i in range(len(program.ops))) / 1e6:,.1f} M",
+            f"{sum(counts.binary_macs for counts in program.counts()) / 1e6:,.1f} M",
             f"{packed.sizes.total:,}",
             f"{found.top1:.2%}" if found else "",
             f"{times.min:.2g}",

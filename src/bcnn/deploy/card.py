@@ -6,9 +6,11 @@ docs/models.md of it. Files of other people may hold anything there: a card that
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
+from bcnn.errors import UserError
+from bcnn.plain import build, to_plain
 from bcnn.program.program import Program
 
 KEY = "card"
@@ -49,29 +51,24 @@ class Card:
     log: list[list[Any]]  # a row an epoch: `LOG`
 
     def plain(self) -> dict[str, Any]:
-        return asdict(self)
+        table: dict[str, Any] = to_plain(self)
+        return table
 
     def epochs(self) -> list[dict[str, Any]]:
         """The log as records, as in a run's metrics.jsonl."""
         return [dict(zip(LOG, row, strict=True)) for row in self.log]
 
 
-_KINDS: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "float": (int, float)}
-
-
 def of(program: Program) -> Card | None:
-    """The card in a packed file, if there is a whole one."""
-    plain = program.provenance.get(KEY)
-    if not isinstance(plain, dict) or set(plain) != {field.name for field in fields(Card)}:
+    """The card in a packed file, if there is a whole one. Its texts end up on terminals, so they must be printable."""
+    try:
+        card = build(Card, program.provenance.get(KEY), KEY)
+    except UserError:
         return None
-    for field in fields(Card):
-        kind = _KINDS.get(str(field.type), dict if str(field.type).startswith("dict") else list)
-        if not isinstance(plain[field.name], kind):
-            return None
-    classes = program.shapes[-1][2]
-    if len(plain["folders"]) != classes or not all(isinstance(name, str) for name in plain["folders"]):
-        return None
-    return Card(**plain)
+    texts = [value for value in vars(card).values() if isinstance(value, str)]
+    printable = all(text.isprintable() for text in (*texts, *card.folders, *card.steps))
+    whole = len(card.folders) == program.shapes[-1][2] and all(len(row) == len(LOG) for row in card.log)
+    return card if printable and whole else None
 
 
 def folders(program: Program) -> tuple[str, ...]:

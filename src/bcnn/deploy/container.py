@@ -1,4 +1,4 @@
-"""The safetensors container, read strictly: float32 and byte tensors with text metadata. No torch.
+"""The safetensors container, read strictly: a few kinds of tensors with text metadata. No torch.
 
     8 bytes: header length, little endian | header: JSON, padded with spaces to a multiple of 8 | data of all tensors, no gaps
 
@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 from bcnn.errors import UserError
 from bcnn.files import write_atomic
 
-MAX_HEADER = 1 << 22  # 4 MiB of JSON: forty times the paper's largest network, and at most ~100 MB once parsed
+MAX_HEADER = 1 << 18  # 256 KiB of JSON: a packed file has a few hundred bytes of it, whatever its network
 MAX_FILE = 1 << 27  # 128 MiB: twenty times the paper's largest network; unpacking bits needs up to eight times that
 DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"),
+    "I32": np.dtype("<i4"),
     "U8": np.dtype("u1"),
-}  # float32 first: so all of them lie on multiples of four
+}  # wide ones first: so all of them lie on multiples of their size
 
 
 class Container(NamedTuple):
@@ -37,7 +38,7 @@ def write_container(path: str | Path, container: Container) -> int:
     """Write atomically; returns the size of the header with its length field."""
     metadata, tensors = container
     header: dict[str, Any] = {"__metadata__": metadata}
-    ordered = sorted(tensors.items(), key=lambda item: -item[1].itemsize)  # stable: the order of the ops is kept
+    ordered = sorted(tensors.items(), key=lambda item: -item[1].itemsize)  # stable
     start = 0
     for name, tensor in ordered:
         dtype = next(key for key, dtype in DTYPES.items() if dtype == tensor.dtype)

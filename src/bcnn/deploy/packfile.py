@@ -1,20 +1,19 @@
 """A `Program` <-> a file that is as small as the paper promises and trusts nothing when it is opened. No torch.
 
-A safetensors file: 8 bytes header length, JSON header, data. The header's metadata holds `format`, `program` (JSON: ops in the
-words of `program`, names, labels, crop, provenance, a hash per tensor, test vectors) and `hash`, that of the `program` text.
-Binary weights are stored as one bit each (`bits`), real parameters as float32; tensor "3.branches.0.scale" is that field of
-op 3. Test vectors are images that a formula makes from a seed (`vector_image`) and the logits the interpreter has for them.
+A safetensors file of at most seven tensors, docs/file_format.md: the numbers of all ops in one stream for each type of number
+(`fields`), the logits of the test vectors, a digest for each op, and two texts of JSON: `program` (ops, names, labels, crop, seeds)
+and `provenance`. Few tensors, since an entry of 70 bytes and a hash of 32 for each array were 8 % of a small network's file.
+Test vectors are images that a formula makes from a seed (`vector_image`) and the logits that the interpreter has for them.
 
-Size on disk = binary weights + real parameters + test logits + header: `Sizes`, to the byte.
+Size on disk = binary weights + real parameters + indices + test logits + header: `Sizes`, to the byte.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
-from collections.abc import Callable
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,92 +22,99 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcnn.deploy.container import Container, read_container, strict_json, write_container
-from bcnn.errors import UserError, nearest
-from bcnn.program import program as p
-from bcnn.program.bits import from_stream, to_stream
+from bcnn.deploy.fields import DIGEST, DTYPES, Reader, Writer, digest
+from bcnn.errors import UserError
+from bcnn.plain import build, shown
 from bcnn.program.interpret import interpret
+from bcnn.program.ops import Floats
+from bcnn.program.program import Limits, Program, TooLargeError
 
-FORMAT = "1"
-TEST_LOGITS = "test.logits"
-OPS: dict[str, type] = {op.__name__: op for op in p.Op.__args__}
+FORMAT = "2"
+LOGITS, HASHES, PROGRAM, PROVENANCE = "test", "hashes", "program", "provenance"
+MAX_TEXT = 1 << 22  # 4 MiB of JSON: a thousand times a small network's, and at most ~100 MB once parsed
+NO_LIMITS = Limits(**{field.name: sys.maxsize for field in dataclasses.fields(Limits)})
 
 
 @dataclass(frozen=True)
 class Sizes:
     """Where the bytes of a packed file are."""
 
-    binary_weights: int  # one bit each, every branch rounded up to whole bytes
-    real_parameters: int  # float32: thresholds, scales, offsets, slopes, depth wise and decoder weights
+    binary_weights: int  # one bit each, every array rounded up to whole bytes; also the bits of padding
+    real_parameters: int  # float32: thresholds, scales, offsets, slopes, real convolutions, decoder
+    indices: int  # int32: channels that are selected
     test_logits: int
-    header: int
+    header: int  # all the rest: list of ops, names, labels, hashes, provenance and the container's own header
+    provenance: int  # what of the header is provenance, the card among it
 
     @property
     def total(self) -> int:
-        return self.binary_weights + self.real_parameters + self.test_logits + self.header
+        return self.binary_weights + self.real_parameters + self.indices + self.test_logits + self.header
 
 
 @dataclass(frozen=True, eq=False)
 class Packed:
     """What a packed file holds. That it could be opened means that every hash was right."""
 
-    program: p.Program
+    program: Program
     test_seeds: tuple[int, ...]
-    test_logits: p.Floats  # [seeds, classes]
-    hashes: dict[str, str]  # by tensor
+    test_logits: Floats  # [seeds, classes]
+    hashes: dict[str, str]  # of every op, and of what else there is
     sizes: Sizes
 
 
-def save(program: p.Program, path: str | Path, test_seeds: tuple[int, ...] = (0, 1)) -> Sizes:
+@dataclass(frozen=True)
+class Text:
+    """The tensor `program`."""
+
+    ops: list[Any]
+    names: list[str]
+    labels: list[str]
+    crop: float
+    test_seeds: list[int]
+
+
+def save(program: Program, path: str | Path, test_seeds: tuple[int, ...] = (0, 1)) -> Sizes:
     """Write a program; the file appears complete or not at all."""
-    tensors: dict[str, NDArray[Any]] = {}
-    ops = [[type(op).__name__, _plain(op, f"{index}", tensors)] for index, op in enumerate(program.ops)]
+    names, labels = (_words(list(words), what) for words, what in ((program.names, "names"), (program.labels, "labels")))
+    writer = Writer()
+    text = Text([writer.op(op) for op in program.ops], names, labels, program.crop, list(test_seeds))
+    tensors: dict[str, NDArray[Any]] = {
+        name: np.frombuffer(b"".join(parts), DTYPES[name]) for name, parts in writer.streams.items()
+    }
     if test_seeds:
         logits = [interpret(program, vector_image(seed, *program.shapes[0][:2])) for seed in test_seeds]
-        tensors[TEST_LOGITS] = np.stack(logits)
-    text = {
-        "ops": ops,
-        "names": _words(list(program.names), "names"),
-        "labels": _words(list(program.labels), "labels"),
-        "crop": program.crop,
-        "provenance": program.provenance,
-        "hashes": {name: digest(tensor.tobytes()) for name, tensor in tensors.items()},
-        "test_seeds": list(test_seeds),
-    }
-    try:
-        program_json = json.dumps(text, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise UserError(f"cannot pack: provenance must be plain JSON data ({error})") from None
-    metadata = {"format": FORMAT, "hash": digest(program_json.encode()), "program": program_json}
-    header = write_container(path, Container(metadata, tensors))
-    return _sizes(tensors, header)
+        tensors[LOGITS] = np.stack(logits).astype("<f4", copy=False)
+    tensors[PROGRAM] = _json(vars(text), "ops, names or labels")
+    tensors[PROVENANCE] = _json(program.provenance, "provenance")
+    rows = [*writer.digests, *(digest(_bytes(tensors.get(name))) for name in (LOGITS, PROGRAM, PROVENANCE))]
+    tensors[HASHES] = np.frombuffer(b"".join(rows), np.uint8).reshape(-1, DIGEST)
+    tensors = {name: tensor for name, tensor in tensors.items() if tensor.size}
+    return _sizes(tensors, write_container(path, Container({"format": FORMAT}, tensors)))
 
 
-def read(path: str | Path) -> p.Program:
+def read(path: str | Path, limits: Limits | None = None) -> Program:
     """The program in a packed file; anything wrong with the file is a `UserError` of one sentence."""
-    return open_packed(path).program
+    return open_packed(path, limits).program
 
 
-def open_packed(path: str | Path) -> Packed:
-    """Everything in a packed file, checked."""
+def open_packed(path: str | Path, limits: Limits | None = None) -> Packed:
+    """Everything in a packed file, checked. Without `limits` a program may cost what `Limits` allows, or anything: BCNN_LIMITS=off."""
+    if limits is None:
+        limits = _limits_of_the_environment()
     try:
         container, header = read_container(path)
-        return _packed(container, header)
+        return _packed(container, header, limits)
+    except TooLargeError as error:
+        raise UserError(f"{os.fspath(path)}: {error}; if you trust the file, set BCNN_LIMITS=off") from None
     except UserError as error:
         raise UserError(f"{os.fspath(path)}: {error}") from None
 
 
-def parameters(op: p.Op) -> tuple[int, int]:
-    """How many binary weights and real parameters an op has."""
-    tensors: dict[str, NDArray[Any]] = {}
-    _plain(op, "", tensors)
-    branches = op.branches if isinstance(op, p.BinaryConv) else ()
-    binary = sum(branch.scale.size * branch.threshold.size for branch in branches)
-    return binary, sum(tensor.size for tensor in tensors.values() if tensor.dtype == np.float32)
-
-
-def digest(data: bytes | memoryview) -> str:
-    """128 bits of SHA-256: processors have instructions for it, and half of it is enough against accidents."""
-    return hashlib.sha256(data).hexdigest()[:32]
+def _limits_of_the_environment() -> Limits:
+    setting = os.environ.get("BCNN_LIMITS", "on")
+    if setting not in ("on", "off"):
+        raise UserError(f"BCNN_LIMITS is {shown(setting, 80)}, not on or off")
+    return Limits() if setting == "on" else NO_LIMITS
 
 
 def vector_image(seed: int, height: int, width: int) -> NDArray[np.uint8]:
@@ -119,158 +125,104 @@ def vector_image(seed: int, height: int, width: int) -> NDArray[np.uint8]:
     return (h >> np.uint64(56)).astype(np.uint8).reshape(height, width, 3)
 
 
-# --- program -> plain data and tensors, and back ----------------------------------------------------------------------
-# The fields of an op say how it is stored: arrays become tensors, branches are nested, the rest is JSON.
-
-
-def _plain(part: Any, prefix: str, tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    plain: dict[str, Any] = {}
-    for field in dataclasses.fields(part):
-        value = getattr(part, field.name)
-        name = f"{prefix}.{field.name}"
-        if field.type == "Words":
-            tensors[name] = to_stream(value, part.threshold.size)
-        elif isinstance(value, np.ndarray):
-            tensors[name] = np.ascontiguousarray(value, dtype="<f4")
-        elif field.type == "tuple[Branch, ...]":
-            plain[field.name] = [_plain(branch, f"{name}.{i}", tensors) for i, branch in enumerate(value)]
-        elif value is not None:
-            plain[field.name] = list(value) if isinstance(value, tuple) else value
-    return plain
-
-
-def _part(kind: type, plain: Any, prefix: str, tensors: dict[str, NDArray[Any]]) -> Any:
-    """The inverse of `_plain`. Takes its tensors out of `tensors`; `Program` checks shapes and ranges."""
-    if not isinstance(plain, dict):
-        raise UserError(f"{prefix} is not a table of fields")
-    plain, values = dict(plain), {}
-    for field in dataclasses.fields(kind):
-        name = f"{prefix}.{field.name}"
-        if field.type in _ARRAYS:
-            values[field.name] = _array(tensors.pop(name, None), name, str(field.type))
-        else:
-            values[field.name] = _value(plain.pop(field.name, None), name, str(field.type), tensors)
-    if plain:
-        raise UserError(f"{prefix} has unknown fields: {_short(sorted(plain))}")
-    if kind is p.Branch:
-        values["weight"] = _weight(values, prefix)
-    return kind(**values)
-
-
-def _array(tensor: NDArray[Any] | None, name: str, kind: str) -> NDArray[Any] | None:
-    if tensor is None and kind != "Floats | None":
-        raise UserError(f"tensor {name!r} is missing")
-    if tensor is not None and tensor.dtype != _ARRAYS[kind]:
-        raise UserError(f"tensor {name!r} has the wrong type {tensor.dtype}")
-    return tensor
-
-
-def _value(value: Any, name: str, kind: str, tensors: dict[str, NDArray[Any]]) -> Any:
-    if not _VALUES[kind](value):
-        raise UserError(f"{name} is {_short(value)}, not {kind}")
-    if kind == "tuple[Branch, ...]":
-        return tuple(_part(p.Branch, branch, f"{name}.{i}", tensors) for i, branch in enumerate(value))
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _weight(branch: dict[str, Any], prefix: str) -> p.Words:
-    """The stream of a branch's bits as words, once it is sure that there are O K of them and that the tail is zero."""
-    stream, k, o = branch["weight"], branch["threshold"].size, branch["scale"].size
-    if stream.shape != (-(-o * k // 8),) or not k or not o:
-        raise UserError(f"tensor '{prefix}.weight' has {stream.size} bytes, which do not hold {o} x {k} bits")
-    if o * k % 8 and stream[-1] >> (o * k % 8):
-        raise UserError(f"tensor '{prefix}.weight' has bits set past its end")
-    return from_stream(stream, o, k)
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-# How the file has each type of field. One without an entry here is noticed by the first test that packs it.
-_ARRAYS = {"Words": np.dtype(np.uint8), "Floats": np.dtype(np.float32), "Floats | None": np.dtype(np.float32)}
-_VALUES: dict[str, Callable[[Any], bool]] = {
-    "int": _is_int,
-    "int | None": lambda value: value is None or _is_int(value),
-    "bool": lambda value: isinstance(value, bool),
-    "tuple[int, int]": lambda value: isinstance(value, list) and len(value) == 2 and all(map(_is_int, value)),
-    "tuple[Branch, ...]": lambda value: isinstance(value, list),
-}
-
-
 # --- opening ----------------------------------------------------------------------------------------------------------
 
 
-def _packed(container: Container, header: int) -> Packed:
+def _packed(container: Container, header: int, limits: Limits) -> Packed:
     metadata, tensors = container
     version = metadata.get("format")
     if version is None:
         raise UserError("it is a safetensors file but not a packed program; make one with `bcnn pack`")
-    if version != FORMAT:
+    if version != FORMAT or len(metadata) != 1:
         raise UserError(
-            f"it has format {_short(version)}, this build reads {FORMAT}; pack the checkpoint again with `bcnn pack`"
+            f"it has format {shown(version, 80)}, this build reads {FORMAT}; pack the checkpoint again with `bcnn pack`"
         )
-    if set(metadata) != {"format", "hash", "program"}:
-        raise UserError(f"its metadata has the keys {_short(sorted(metadata))}, not format, hash and program")
-    text = metadata["program"].encode("utf-8", "surrogatepass")
-    if digest(text) != metadata["hash"]:
-        raise UserError("its list of ops does not match its hash: the file is damaged; copy or pack it again")
-    data = strict_json(metadata["program"], "its program")
-    keys = {"ops", "names", "labels", "crop", "provenance", "hashes", "test_seeds"}
-    if not isinstance(data, dict) or set(data) != keys:
-        raise UserError(f"its program must have the keys {', '.join(sorted(keys))}")
-    _check_hashes(tensors, data["hashes"])
-    sizes = _sizes(tensors, header)
-    logits = tensors.pop(TEST_LOGITS, np.zeros((0, 0), np.float32))
-    program = _program(data, tensors)
-    seeds = data["test_seeds"]
-    if not isinstance(seeds, list) or not all(_is_int(seed) and 0 <= seed < 1 << 31 for seed in seeds):
-        raise UserError("its test_seeds are not a list of whole numbers from 0 up to 2^31")
-    classes = int(np.prod(program.shapes[-1]))
-    if logits.dtype != np.float32 or (logits.shape != (len(seeds), classes) if seeds else logits.size):
-        raise UserError(f"its test logits are {logits.dtype} {logits.shape}, not one row of {classes} for each seed")
-    return Packed(program, tuple(seeds), logits, data["hashes"], sizes)
-
-
-def _check_hashes(tensors: dict[str, NDArray[Any]], hashes: Any) -> None:
-    if not isinstance(hashes, dict) or set(hashes) != set(tensors):
-        raise UserError("its hashes are not one for each tensor")
-    for name, tensor in tensors.items():
-        if digest(tensor.reshape(-1).view(np.uint8).data) != hashes[name]:
+    _check_tensors(tensors)
+    rows = [row.tobytes() for row in tensors[HASHES]]
+    for name, hashed in zip((PROVENANCE, PROGRAM, LOGITS), reversed(rows), strict=False):
+        if digest(_bytes(tensors.get(name))) != hashed:
             raise UserError(f"tensor {name!r} does not match its hash: the file is damaged; copy or pack it again")
+    text = build(Text, _parsed(tensors[PROGRAM], "its program"), "its program")
+    provenance = _parsed(tensors[PROVENANCE], "its provenance")
+    if not isinstance(provenance, dict):
+        raise UserError("its provenance is not a table")
+    if len(rows) != len(text.ops) + 3:
+        raise UserError(f"it has {len(rows)} hashes for {len(text.ops)} ops; three more than ops are needed")
+    names, labels = tuple(_words(text.names, "names")), tuple(_words(text.labels, "labels"))
+    if len(names) != len(text.ops):
+        raise UserError(f"it has {len(names)} names for {len(text.ops)} ops")
+    reader = Reader(tensors)
+    where = [f"op {index} ({name:.80})" for index, name in enumerate(names)]
+    ops = tuple(reader.op(op, place, hashed) for op, place, hashed in zip(text.ops, where, rows, strict=False))
+    reader.finish()
+    program = Program(ops, names, labels, text.crop, provenance, limits)
+    hashes = dict(zip([*where, LOGITS, PROGRAM, PROVENANCE], (row.hex() for row in rows), strict=True))
+    return Packed(program, *_tests(text, tensors.get(LOGITS), program), hashes, _sizes(tensors, header))
 
 
-def _program(data: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> p.Program:
-    if not isinstance(data["ops"], list) or not isinstance(data["provenance"], dict):
-        raise UserError("its ops must be a list and its provenance a table")
-    ops = []
-    for index, entry in enumerate(data["ops"]):
-        if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
-            raise UserError(f"op {index} is not a pair of a name and its fields")
-        if entry[0] not in OPS:
-            raise UserError(
-                f"op {index} is {_short(entry[0])}, which this build does not know; {nearest(entry[0][:80], OPS)}"
-            )
-        ops.append(_part(OPS[entry[0]], entry[1], f"{index}", tensors))
-    if tensors:
-        raise UserError(f"no op uses the tensors {_short(sorted(tensors))}")
-    names, labels = _words(data["names"], "names"), _words(data["labels"], "labels")
-    return p.Program(tuple(ops), tuple(names), tuple(labels), data["crop"], data["provenance"])
+def _check_tensors(tensors: dict[str, NDArray[Any]]) -> None:
+    """Those that there must be and no others, each of its type."""
+    texts = {HASHES: np.dtype(np.uint8), PROGRAM: np.dtype(np.uint8), PROVENANCE: np.dtype(np.uint8)}
+    known = {**DTYPES, LOGITS: np.dtype("<f4"), **texts}
+    for name in texts:
+        if name not in tensors:
+            raise UserError(f"tensor {name!r} is missing")
+    for name, tensor in tensors.items():
+        if name not in known:
+            raise UserError(f"it has a tensor {shown(name, 80)}, which no packed file has")
+        dimensions = 2 if name in (LOGITS, HASHES) else 1
+        if tensor.dtype != known[name] or tensor.ndim != dimensions or not tensor.size:
+            raise UserError(f"tensor {name!r} is {tensor.dtype} {tensor.shape}, not {known[name]} of {dimensions} sides")
+    for name in (PROGRAM, PROVENANCE):
+        if tensors[name].size > MAX_TEXT:
+            raise UserError(f"tensor {name!r} has {tensors[name].size} bytes, more than the {MAX_TEXT} of the format")
+    if tensors[HASHES].shape[1] != DIGEST or len(tensors[HASHES]) < 3:
+        raise UserError(f"its hashes are {tensors[HASHES].shape}, not rows of {DIGEST} bytes")
 
 
-def _words(texts: Any, what: str) -> list[str]:
+def _tests(text: Text, logits: Floats | None, program: Program) -> tuple[tuple[int, ...], Floats]:
+    seeds, classes = text.test_seeds, int(np.prod(program.shapes[-1]))
+    if not all(0 <= seed < 1 << 31 for seed in seeds):
+        raise UserError("its test_seeds are not whole numbers from 0 up to 2^31")
+    if logits is None:
+        logits = np.zeros((0, classes), np.float32)
+    if logits.shape != (len(seeds), classes):
+        raise UserError(f"its test logits are {logits.shape}, not one row of {classes} for each of {len(seeds)} seeds")
+    return tuple(seeds), logits
+
+
+def _parsed(text: NDArray[np.uint8], what: str) -> Any:
+    try:
+        return strict_json(text.tobytes().decode(), what)
+    except UnicodeDecodeError:
+        raise UserError(f"{what} is not text: damaged or not a packed file") from None
+
+
+# --- what both directions share ---------------------------------------------------------------------------------------
+
+
+def _json(data: Any, what: str) -> NDArray[np.uint8]:
+    try:
+        text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(f"cannot pack: {what} must be plain JSON data ({error})") from None
+    if len(text) > MAX_TEXT:
+        raise UserError(f"cannot pack: {what} take {len(text)} bytes, more than the format's {MAX_TEXT}")
+    return np.frombuffer(text, np.uint8)
+
+
+def _bytes(tensor: NDArray[Any] | None) -> bytes:
+    return b"" if tensor is None else tensor.tobytes()
+
+
+def _words(texts: list[str], what: str) -> list[str]:
     """Names end up on terminals: no control characters, no halves of surrogate pairs."""
-    if not isinstance(texts, list) or not all(isinstance(text, str) and text.isprintable() for text in texts):
+    if not all(isinstance(text, str) and text.isprintable() for text in texts):
         raise UserError(f"{what} must be a list of printable texts")
     return texts
 
 
 def _sizes(tensors: dict[str, NDArray[Any]], header: int) -> Sizes:
-    weights = sum(tensor.nbytes for tensor in tensors.values() if tensor.dtype == np.uint8)
-    tests = tensors[TEST_LOGITS].nbytes if TEST_LOGITS in tensors else 0
-    return Sizes(weights, sum(tensor.nbytes for tensor in tensors.values()) - weights - tests, tests, header)
-
-
-def _short(value: Any) -> str:
-    text = ascii(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    size = {name: tensors[name].nbytes if name in tensors else 0 for name in (*DTYPES, LOGITS, PROVENANCE)}
+    texts = sum(tensors[name].nbytes for name in (HASHES, PROGRAM, PROVENANCE))
+    return Sizes(size["bits"], size["f32"], size["i32"], size[LOGITS], header + texts, size[PROVENANCE])

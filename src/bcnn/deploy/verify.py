@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from bcnn import images
 from bcnn.deploy import card, packfile
 from bcnn.errors import UserError
-from bcnn.program import program as p
 from bcnn.program.interpret import interpret, interpret_maps
+from bcnn.program.ops import Floats
+from bcnn.program.program import Program
 
 if TYPE_CHECKING:
     from bcnn.deploy.engine import Engine
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 AGREEMENT = 0.95
 # The interpreter keeps every map of an image. A small file can declare large maps: past this it is refused, not tried.
 MAX_MAP_BYTES = 1 << 29
-Logits = Callable[[NDArray[np.uint8]], p.Floats]  # uint8 N,H,W,3 -> N,classes
+Logits = Callable[[NDArray[np.uint8]], Floats]  # uint8 N,H,W,3 -> N,classes
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def verify(
         yield _data(program, Path(data), limit, network_logits, progress)
 
 
-def _test_vectors(packed: packfile.Packed, maps: list[list[p.Floats]]) -> Check:
+def _test_vectors(packed: packfile.Packed, maps: list[list[Floats]]) -> Check:
     if not packed.test_seeds:
         return Check("test vectors", True, "none are stored")
     for seed, stored, made in zip(packed.test_seeds, packed.test_logits, maps, strict=True):
@@ -96,7 +97,7 @@ def _test_vectors(packed: packfile.Packed, maps: list[list[p.Floats]]) -> Check:
     return Check("test vectors", True, f"{len(maps)} images give the stored logits")
 
 
-def _engines(program: p.Program, vectors: list[NDArray[np.uint8]], maps: list[list[p.Floats]]) -> Iterator[Check]:
+def _engines(program: Program, vectors: list[NDArray[np.uint8]], maps: list[list[Floats]]) -> Iterator[Check]:
     from bcnn.deploy.engine import Engine, isas
 
     for isa in isas():
@@ -105,7 +106,7 @@ def _engines(program: p.Program, vectors: list[NDArray[np.uint8]], maps: list[li
 
 
 def compare_engine(
-    engine: Engine, program: p.Program, vectors: list[NDArray[np.uint8]], maps: list[list[p.Floats]]
+    engine: Engine, program: Program, vectors: list[NDArray[np.uint8]], maps: list[list[Floats]]
 ) -> tuple[bool, str]:
     """Every map of every image, and the logits of all images as one batch."""
     for image, wanted in zip(vectors, maps, strict=True):
@@ -119,12 +120,12 @@ def compare_engine(
     return True, f"{len(program.ops)} ops on {len(vectors)} images equal the interpreter's"
 
 
-def equal(one: p.Floats, other: p.Floats) -> bool:
+def equal(one: Floats, other: Floats) -> bool:
     """The same shape and values; what overflowed to NaN on both sides is the same."""
     return one.shape == other.shape and np.array_equal(one, other, equal_nan=True)
 
 
-def _count(one: p.Floats, other: p.Floats) -> str:
+def _count(one: Floats, other: Floats) -> str:
     if one.shape != other.shape:
         return f"shapes {one.shape} and {other.shape}: all"
     return f"{int((one != other).sum()):,} of {one.size:,}"
@@ -134,7 +135,7 @@ def _count(one: p.Floats, other: p.Floats) -> str:
 
 
 def _data(
-    program: p.Program, folder: Path, limit: int, network_logits: Logits | None, progress: Callable[[str], object]
+    program: Program, folder: Path, limit: int, network_logits: Logits | None, progress: Callable[[str], object]
 ) -> Check:
     from bcnn.deploy.engine import Engine
 
@@ -168,7 +169,7 @@ def spread(files: list[Path], limit: int) -> list[Path]:
     return [files[index * len(files) // count] for index in range(count)]
 
 
-def classes_of(files: list[Path], folder: Path, program: p.Program) -> NDArray[np.int64] | None:
+def classes_of(files: list[Path], folder: Path, program: Program) -> NDArray[np.int64] | None:
     """The class of every image by the name of its folder, if those names are the classes that the program was trained on."""
     names, known = [file.relative_to(folder).parts[0] for file in files], card.folders(program)
     if not set(names) <= set(known):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bcnn.errors import UserError, nearest
+from bcnn.plain import known_keys, to_plain
 
 PReLU = Literal["module", "block"]
 LARGEST = 2**24  # channels, classes, pixels a side: sums of +-1 are exact in float32 up to here
@@ -193,35 +194,25 @@ def _validate(config: NetworkConfig) -> None:
 
 def to_dict(config: NetworkConfig) -> dict[str, Any]:
     """Plain data (lists, not tuples) that `from_dict` reads back to an equal config."""
-    plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config)))
+    plain: dict[str, Any] = to_plain(config)
     return plain
 
 
 def from_dict(data: Any) -> NetworkConfig:
     """The inverse of `to_dict`; missing keys take the defaults, unknown ones are a `UserError`."""
-    data = _known_keys(data, NetworkConfig, "config")
+    data = known_keys(data, NetworkConfig, "config")
     size = data.get("image_size", (224, 224))
     data["image_size"] = (size, size) if isinstance(size, int) else tuple(size) if isinstance(size, list) else size
     if "stem" in data and not isinstance(data["stem"], Level):
-        data["stem"] = Level(**{"stride": 1, "replicate": 8, **_known_keys(data["stem"], Level, "stem")})
+        data["stem"] = Level(**{"stride": 1, "replicate": 8, **known_keys(data["stem"], Level, "stem")})
     if "levels" in data:
         if not isinstance(data["levels"], (list, tuple)):
             raise UserError(f"levels must be a list of levels, got {data['levels']!r}")
         data["levels"] = tuple(
-            level if isinstance(level, Level) else Level(**_known_keys(level, Level, f"level{row}"))
+            level if isinstance(level, Level) else Level(**known_keys(level, Level, f"level{row}"))
             for row, level in enumerate(data["levels"], start=1)
         )
     return NetworkConfig(**data)
-
-
-def _known_keys(data: Any, cls: type, where: str) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        raise UserError(f"{where} must be a table of keys and values, got {data!r}")
-    known = {f.name for f in dataclasses.fields(cls)}
-    for key in data:
-        if key not in known:
-            raise UserError(f"{where}: unknown key {key!r}; {nearest(str(key), known)}")
-    return dict(data)
 
 
 def to_json(config: NetworkConfig) -> str:

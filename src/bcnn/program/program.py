@@ -18,6 +18,11 @@ from bcnn.errors import UserError
 from bcnn.program.ops.base import MAX_CHANNELS, MAX_MAP, MAX_SIDE, Op, Shape
 from bcnn.program.ops.real import Input
 
+
+class TooLargeError(UserError):
+    """A program that costs more than its `Limits`."""
+
+
 SMALLEST_CROP = 0.05  # an image is made at most twenty times as large as the part of it that is read
 
 
@@ -93,4 +98,4 @@ def _affordable(program: Program) -> None:
 
 def _at_most(what: str, value: int, limit: int) -> None:
     if value > limit:
-        raise UserError(f"one image takes {value:,} {what}; the limit is {limit:,} (raise it with program.Limits)")
+        raise TooLargeError(f"one image takes {value:,} {what}; the limit is {limit:,} (raise it with program.Limits)")

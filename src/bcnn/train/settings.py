@@ -6,26 +6,23 @@ for all: `steps.1.lr=1e-3`, `steps.step2.lr=1e-3`, `steps.*.teacher=none`.
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import typing
-from typing import Any, TypeVar
+from typing import Any
 
+from bcnn import plain
 from bcnn.errors import UserError, nearest
 from bcnn.nets import config as network_config
 from bcnn.train.config import TrainConfig
 
-T = TypeVar("T")
-
 
 def to_dict(config: TrainConfig) -> dict[str, Any]:
     """Plain data that `from_dict` reads back to an equal config."""
-    plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config)))
-    return plain
+    table: dict[str, Any] = plain.to_plain(config)
+    return table
 
 
 def from_dict(data: Any) -> TrainConfig:
-    return _build(TrainConfig, data, "")
+    return plain.build(TrainConfig, data, readers=READERS)
 
 
 def override(config: TrainConfig, assignments: list[str]) -> TrainConfig:
@@ -88,49 +85,19 @@ def _select(node: Any, part: str, key: str) -> list[Any]:
     raise UserError(f"--set {key}: there is nothing below {node!r}")
 
 
-def _build(cls: type[T], data: Any, where: str) -> T:
-    """A dataclass from plain data, every field checked against its annotation."""
-    if cls is network_config.NetworkConfig:  # it checks itself; a preset's name or a file stands for all of it
-        try:
-            return typing.cast(
-                T, network_config.resolve(data) if isinstance(data, str) else network_config.from_dict(data)
-            )
-        except UserError as error:
-            raise UserError(f"{where}: {error}") from None
-    if not isinstance(data, dict):
-        raise UserError(f"{where or 'config'} must be a table of keys and values, got {data!r}")
-    hints = typing.get_type_hints(cls)
-    known = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
-    for key in data:
-        if key not in known:
-            raise UserError(f"{where or 'config'}: unknown key {key!r}; {nearest(str(key), known)}")
-    for needed in dataclasses.fields(cls):  # type: ignore[arg-type]
-        if needed.default is dataclasses.MISSING and needed.name not in data:
-            raise UserError(f"{where or 'config'} lacks {needed.name!r}")
-    return cls(**{key: _value(hints[key], value, f"{where}.{key}".lstrip(".")) for key, value in data.items()})
+def _network(data: Any, where: str) -> network_config.NetworkConfig:
+    """It checks itself; a preset's name or a file stands for all of it."""
+    try:
+        return network_config.resolve(data) if isinstance(data, str) else network_config.from_dict(data)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
 
 
-def _value(hint: Any, value: Any, where: str) -> Any:
-    if dataclasses.is_dataclass(hint):
-        return _build(typing.cast(type[Any], hint), value, where)
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is typing.Literal:
-        if value not in arguments:
-            raise UserError(f"{where} must be one of {', '.join(map(str, arguments))}, got {value!r}")
-        return value
-    if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise UserError(f"{where} must be a list, got {value!r}")
-        if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return tuple(_value(arguments[0], item, f"{where}.{i}") for i, item in enumerate(value))
-        if len(value) != len(arguments):
-            raise UserError(f"{where} must be a list of {len(arguments)}, got {value!r}")
-        return tuple(_value(h, v, f"{where}.{i}") for i, (h, v) in enumerate(zip(arguments, value, strict=True)))
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if hint is str and isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)  # a folder may be called 2024
-    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
-        words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-        raise UserError(f"{where} must be {words.get(hint, str(hint))}, got {value!r}")
-    return value
+def _text(data: Any, where: str) -> str:
+    """A folder may be called 2024."""
+    if isinstance(data, bool) or not isinstance(data, str | int | float):
+        raise UserError(f"{where} must be text, got {plain.shown(data)}")
+    return str(data)
+
+
+READERS: plain.Readers = {network_config.NetworkConfig: _network, str: _text}
