@@ -6,14 +6,15 @@ image N,3,H,W (normalised RGB) -> logits N,classes
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from bcnn.errors import UserError, nearest
-from bcnn.nets import layers
-from bcnn.nets.binarize import WEIGHTS, sign
-from bcnn.nets.config import NetworkConfig
+from bcnn.errors import UserError
+from bcnn.nets import latent, layers
+from bcnn.nets.config import NetworkConfig, preset
+from bcnn.nets.parts import Decoder as Decoder  # every network ends in one; it is imported from here, too
 
 # Reading: the paper does not say how intensity is made; these are the luma weights of ITU-R BT.601, 3 MACs a pixel.
 INTENSITY = (0.299, 0.587, 0.114)
@@ -29,18 +30,6 @@ class Intensity(nn.Module):
         r, g, b = x.unbind(1)
         intensity = r * INTENSITY[0] + g * INTENSITY[1] + b * INTENSITY[2]
         return torch.cat([x, intensity.unsqueeze(1)], dim=1)
-
-
-class Decoder(nn.Module):
-    """Global average pool and a real fully connected layer: a vector matrix product for one image, so it stays real."""
-
-    def __init__(self, channels: int, classes: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(channels, classes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.linear(x.mean((2, 3)))
-        return out
 
 
 class Network(nn.Module):
@@ -85,18 +74,12 @@ class Network(nn.Module):
 
     @weights.setter
     def weights(self, mode: str) -> None:
-        if mode not in WEIGHTS:
-            raise UserError(f"unknown weights {mode!r}; {nearest(mode, WEIGHTS)}")
+        latent.set_weights(self, mode)
         self._weights = mode
-        for module in self.modules():
-            if isinstance(module, layers.Branch):
-                module.weights = mode
 
     def set_temperature(self, temperature: float) -> None:
         """Of weights "tanh", in every binary convolution."""
-        for module in self.modules():
-            if isinstance(module, layers.Branch):
-                module.temperature = temperature
+        latent.set_temperature(self, temperature)
 
     def fold_scale(self) -> None:
         """Weights "scaled" become "binary" with the scale inside batch norm; any other mode stays as it is."""
@@ -108,6 +91,9 @@ class Network(nn.Module):
 
     def binary_weights(self) -> Iterator[tuple[str, Tensor]]:
         """The +-1 tensor of every binary convolution by parameter name, whatever `weights` is set to."""
-        for name, module in self.named_modules():
-            if isinstance(module, layers.Branch):
-                yield f"{name}.weight", sign(module.weight.detach())
+        return latent.binary_weights(self)
+
+
+def bcnn(name: str, classes: int, size: tuple[int, int], **fields: Any) -> Network:
+    """The preset of that name with fields of its config changed."""
+    return Network(preset(name).replace(classes=classes, image_size=size, **fields))

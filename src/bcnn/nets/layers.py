@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from bcnn.nets import config
 from bcnn.nets.binarize import WEIGHTS, hard_tanh, magnitude, sign_activation
+from bcnn.nets.latent import Latent
 from bcnn.train import fused
 
 
@@ -49,7 +50,7 @@ class Replicate(nn.Module):
         return f"{self.channels_in} -> {self.channels}"
 
 
-class Branch(nn.Module):
+class Branch(Latent):
     """One residual of a convolution module (Fig. 4): bias, sign, binary 1x1 convolution, batch norm.
 
     `shift` = (dy, dx) makes it one tap of an FxF convolution: it reads pixel (y + dy, x + dx), zero outside the map. The
@@ -62,8 +63,6 @@ class Branch(nn.Module):
         super().__init__()
         out = channels if channels_out is None else channels_out  # O != K only where there is no identity path
         self.shift = shift
-        self.weights = "binary"  # or another of binarize.WEIGHTS: set for a whole network by Network.weights
-        self.temperature = 1.0  # of weights "tanh"
         self.bias = nn.Parameter(bias.reshape(1, channels, 1, 1).clone())
         self.weight = nn.Parameter(nn.init.kaiming_normal_(torch.empty(out, channels, 1, 1)))
         self.norm = nn.BatchNorm2d(out)

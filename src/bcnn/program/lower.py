@@ -1,30 +1,31 @@
-"""A torch network -> a `Program`: batch norm folded, bias and sign as thresholds, replication as an index rule.
+"""A torch network -> a `Program`, from one recorded pass: whatever the network's code is, by what its tensors are.
 
-One rule per module type, in the tables `NETWORKS` and `MODULES`: a rule emits ops and returns the index of the map that its
-module makes. A module type without a rule is a `UserError` that names the layer; a new one needs a function with `@lowers`.
-Folding is done in float64 and rounded once to float32.
-
-Legend: C channels of the map read, K = RC after replication, O channels made, P branches.
+Backwards from the output, each value that must be a map is drafted: the operation that makes it (a convolution, a pool ...) with
+what follows it value by value as endings, and the maps that those read, which are drafted in turn. Values on the way that only one
+operation reads are never maps. Then the drafts are written down in the order of the pass. What no rule here can lower is a
+`UserError` with module, operation and reason.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
 from torch import Tensor, nn
 
 from bcnn.errors import UserError
-from bcnn.nets import layers
-from bcnn.nets.bcnn import INTENSITY, Decoder, Intensity, Network
-from bcnn.program import program as p
-from bcnn.program.bits import pack_bits
+from bcnn.graph.capture import Graph, Node, Value, capture
+from bcnn.graph.moves import MOVES, intensity, moved, reshaped, unmoved
+from bcnn.graph.step import Step, find_step, two_levels
+from bcnn.program import ops as o
+from bcnn.program import rules
+from bcnn.program.fold import After, Doubles, Folded, Term, single
+from bcnn.program.program import Program
 
-Doubles = NDArray[np.float64]
-Where = tuple[nn.Module, Literal["input", "output"]]  # the place in the torch network that has the values of a map
-Part = TypeVar("Part", bound=nn.Module)
+Resolve = Callable[[Value], int]  # a value that is a map -> the index of its op
 
 
 def lower(
@@ -34,263 +35,186 @@ def lower(
     labels: Sequence[str] = (),
     crop: float = 1.0,
     provenance: dict[str, Any] | None = None,
-) -> p.Program:
-    """The program of a network that was trained on (u / 255 - mean) / std, u being the bytes of an RGB image."""
-    lowering = Lowering(network, mean, std)
-    return p.Program(tuple(lowering.ops), tuple(lowering.op_names), tuple(labels), float(crop), dict(provenance or {}))
+    size: tuple[int, int] | None = None,
+) -> Program:
+    """The program of a network that reads (u / 255 - mean) / std, u being the bytes of an RGB image of `size`.
+
+    A network that has a `config` with an `image_size` needs no `size`.
+    """
+    lowering = Lowering(network, sample_image(image_size(network, size)), mean, std)
+    return lowering.program(tuple(labels), crop, provenance or {})
+
+
+def image_size(network: nn.Module, size: tuple[int, int] | None = None) -> tuple[int, int]:
+    size = size or getattr(getattr(network, "config", None), "image_size", None)
+    if size is None:
+        raise UserError(f"say how large the images of a {type(network).__name__} are: size=(height, width)")
+    return size
+
+
+def sample_image(size: tuple[int, int], seed: int = 0) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Ordinary values, so that nothing is two-valued by accident."""
+    return np.random.default_rng(seed).integers(0, 256, (*size, 3), dtype=np.uint8)
+
+
+def normalised(images: np.ndarray[Any, Any], mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """uint8 N,H,W,3 -> float32 N,3,H,W, with the multiplication and addition that the program does, too."""
+    scale, offset = input_affine(mean, std)
+    x = images.astype(np.float32) * single(scale) + single(offset)
+    return torch.from_numpy(np.ascontiguousarray(x.transpose(0, 3, 1, 2)))
+
+
+def input_affine(mean: Sequence[float], std: Sequence[float]) -> tuple[Doubles, Doubles]:
+    """(u / 255 - mean) / std = u * scale + offset with scale = 1 / (255 std), offset = -mean / std."""
+    try:
+        m, s = np.array(mean, np.float64), np.array(std, np.float64)
+    except (TypeError, ValueError):
+        m = s = np.empty(0)
+    if any(values.shape != (3,) or not np.isfinite(values).all() for values in (m, s)) or (s <= 0).any():
+        raise UserError(f"mean and std must be three finite numbers each and std above 0, got {mean!r} and {std!r}")
+    return 1 / (255 * s), -m / s
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """An op to be: the maps it reads, and how it is made once they have numbers."""
+
+    reads: tuple[Value, ...]
+    make: Callable[[Resolve], o.Op]
+    module: str
+    size: Doubles | None = None  # magnitudes of what its offsets were folded from, see `Folded`
 
 
 class Lowering:
-    """The ops made so far, and what the rules share."""
+    """A recorded pass and the ops it becomes; `values[i]` is what torch has for map i."""
 
-    def __init__(self, network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
-        self.names = {module: name for name, module in network.named_modules()}
-        self.ops: list[p.Op] = []
-        self.op_names: list[str] = []
-        self.shapes: list[p.Shape] = []
-        self.modules: list[nn.Module] = []  # that each op came from
-        self.where: list[Where] = []  # where torch has the map that each op makes
-        self.mean, self.std = _normalisation(mean, std)
-        if type(network) not in NETWORKS:
-            raise UserError(f"cannot lower a {type(network).__name__}; known networks: {_known(NETWORKS)}")
-        NETWORKS[type(network)](self, network)
+    def __init__(
+        self, network: nn.Module, image: np.ndarray[Any, Any], mean: Sequence[float], std: Sequence[float]
+    ) -> None:
+        scale, offset = input_affine(mean, std)
+        self.network = type(network).__name__
+        self.graph: Graph = capture(network, normalised(image[None], mean, std))
+        self.notes: list[str] = []
+        self.drafts: dict[Value, Draft] = {}
+        self.maps: set[Value] = set()  # what must be one for another reason
+        self.steps: dict[Value, Step | None] = {}
+        output = self._output()
+        self.live = live_nodes(output)
+        image_value = self.graph.inputs[0]
+        found = intensity(self.graph)
+        weights = None if found is None else single(found[1])
+        first = image_value if found is None else found[0]
+        op = o.Input(*image.shape[:2], single(scale), single(offset), weights)
+        self.drafts[first] = Draft((), lambda _: op, found[0].node.module if found and found[0].node else "")
+        if found:
+            index = np.arange(3, dtype=np.int32)
+            self.drafts[image_value] = Draft((first,), lambda at: o.Select(at(first), index), "")
+        self._draft_all(output, first)
+        self._write_down(first)
 
-    def emit(self, op: p.Op, module: nn.Module, where: Where | None = None) -> int:
-        """Append an op that came from `module`; `where` torch has the same map, if not at the module's output."""
-        name = self.names[module]
-        self.shapes.append(p.map_shape(op, name, self.shapes))
-        self.ops.append(op)
-        self.op_names.append(name)
-        self.modules.append(module)
-        self.where.append(where or (module, "output"))
-        return len(self.ops) - 1
+    def program(self, labels: tuple[str, ...], crop: float, provenance: dict[str, Any]) -> Program:
+        return Program(tuple(self.ops), tuple(self.names), labels, crop, provenance)
 
-    def module(self, module: nn.Module, source: int) -> int:
-        """Lower a module that reads map `source`. Exact types only: a subclass may compute something else."""
-        if type(module) not in MODULES:
-            raise self.error(module, f"no rule lowers a {type(module).__name__}; known modules: {_known(MODULES)}")
-        return MODULES[type(module)](self, module, source)
+    def error(self, node: Node | None, reason: str) -> UserError:
+        where = "its input" if node is None else f"{node.module or self.network} ({node.op})"
+        return UserError(f"cannot lower {where}: {reason}")
 
-    def part(self, module: nn.Module, name: str, kind: type[Part]) -> Part:
-        """The child that a rule needs, if it is what the rule expects."""
-        child = getattr(module, name)
-        if type(child) is not kind:
-            raise self.error(
-                module, f"its {name} is a {type(child).__name__}, not the {kind.__name__} that can be folded"
-            )
-        return child
+    # --- the whole ----------------------------------------------------------------------------------------------------
 
-    def array(self, module: nn.Module, name: str, default: float | None = None) -> Doubles:
-        """A parameter or buffer in float64; an absent one is `default`."""
-        tensor: Tensor | None = getattr(module, name)
-        if tensor is None:
-            if default is None:
-                raise self.error(module, f"it has no {name}")
-            return np.array([default])
-        values: Doubles = tensor.detach().double().cpu().numpy()
-        if not np.isfinite(values).all():
-            count = int((~np.isfinite(values)).sum())
-            raise self.error(module, f"{count} of {values.size} values of its {name} are not finite; train it again")
-        return values
+    def _output(self) -> Value:
+        output = self.graph.output
+        if not isinstance(output, Value) or output.shape[:1] != (1,):
+            raise UserError(f"cannot lower {self.network}: it must return one tensor of logits, N,classes or N,C,H,W")
+        output = reshaped(output)
+        while output.node is not None and output.node.op in ("_log_softmax", "_softmax"):
+            self.notes.append(f"{output.node.op[1:]} at the end is left out: the program returns what it is taken of")
+            output = reshaped(output.node.args[0])
+        if output.constant or output.node is None:
+            raise UserError(f"cannot lower {self.network}: its output does not depend on the image")
+        return output
 
-    def error(self, module: nn.Module, why: str) -> UserError:
-        return UserError(f"cannot lower {self.names.get(module) or 'the network'!r}: {why}")
+    def _draft_all(self, output: Value, first: Value) -> None:
+        wanted = [output]
+        drafted: set[Value] = {first}
+        while wanted:
+            value = wanted.pop()
+            if value in drafted:
+                continue
+            drafted.add(value)
+            if value not in self.drafts:
+                self.drafts[value] = rules.draft(self, value)
+            wanted += self.drafts[value].reads
+        self.wanted = sorted(drafted, key=lambda v: (v is not first, v.index))
 
+    def _write_down(self, first: Value) -> None:
+        self.ops: list[o.Op] = []
+        self.names: list[str] = []
+        self.values: list[Value] = []
+        self.sizes: list[Doubles | None] = []
+        index: dict[Value, int] = {}
+        for value in self.wanted:
+            draft = self.drafts[value]
+            self.ops.append(draft.make(index.__getitem__))
+            self.names.append(draft.module or self.network)
+            self.values.append(value)
+            self.sizes.append(draft.size)
+            index[value] = len(self.ops) - 1
 
-# --- rules ------------------------------------------------------------------------------------------------------------
+    # --- what rules ask -------------------------------------------------------------------------------------------------
 
-NETWORKS: dict[type[nn.Module], Callable[[Lowering, Any], None]] = {}
-MODULES: dict[type[nn.Module], Callable[[Lowering, Any, int], int]] = {}
-Rule = TypeVar("Rule", bound=Callable[..., Any])
+    def is_map(self, value: Value) -> bool:
+        """Whether it has to be a map: several operations read it, or something has said so."""
+        return value in self.drafts or value in self.maps or sum(reader in self.live for reader in value.readers) > 1
 
+    def step(self, value: Value) -> Step | None:
+        if value not in self.steps:
+            self.steps[value] = found = find_step(value, self.live)
+            if found is not None and found.zeros and value.node is not None:
+                self.notes.append(
+                    f"{value.node.module or self.network}: torch.sign gave 0 for {found.zeros} exact zeros, the program gives +1"
+                )
+        return self.steps[value]
 
-def lowers(kind: type[nn.Module], table: dict[type[nn.Module], Any] = MODULES) -> Callable[[Rule], Rule]:
-    """Register a rule: `@lowers(SomeModule) def rule(lowering, module, source) -> index of the map it makes`."""
+    def virtual(self, like: Value, tensor: Tensor, draft: Draft) -> Value:
+        """A map that the pass has no value for, made just before `like`."""
+        value = Value(like.index - 0.5, tensor, False)  # type: ignore[arg-type]
+        while any(other.index == value.index for other in self.drafts):
+            value.index -= 2**-20  # type: ignore[assignment]
+        self.drafts[value] = draft
+        return value
 
-    def register(rule: Rule) -> Rule:
-        table[kind] = rule
-        return rule
-
-    return register
-
-
-@lowers(Network, NETWORKS)
-def _network(lowering: Lowering, network: Network) -> None:
-    first, *_ = levels = list(network.levels())
-    height, width = network.config.image_size
-    intensity = network.intensity is not None
-    if intensity:
-        lowering.part(network, "intensity", Intensity)
-    source = emit_input(lowering, network.intensity or network, height, width, intensity, where=(first, "input"))
-    for module in (*levels, network.decoder):
-        source = lowering.module(module, source)
-
-
-@lowers(nn.Sequential)
-def _sequential(lowering: Lowering, modules: nn.Sequential, source: int) -> int:
-    for module in modules:
-        source = lowering.module(module, source)
-    return source
-
-
-@lowers(layers.Replicate)
-def _replicate(lowering: Lowering, replicate: layers.Replicate, source: int) -> int:
-    if replicate.channels >= replicate.channels_in:
-        return source  # the reader's index rule does it: its arrays have K channels
-    return lowering.emit(p.ChannelAvg(source, replicate.channels), replicate)
-
-
-@lowers(layers.Block)
-def _block(lowering: Lowering, block: layers.Block, source: int) -> int:
-    source = lowering.module(block.replicate, source)
-    residual = lowering.module(block.depthwise, lowering.module(block.conv1, source))
-    identity = source
-    if block.pool is not None and block.identity is not None:
-        # Average pooling is linear in each channel, so it reads the map before replication.
-        identity = lowering.module(block.identity, lowering.module(block.pool, source))
-    conv3 = lowering.part(block, "conv3", layers.BinaryConv)
-    if block.prelu is not None and conv3.prelu is not None:
-        raise lowering.error(block, "it has a PReLU before and after its addition; an op holds one of them")
-    return emit_binary_conv(
-        lowering,
-        conv3,
-        residual,
-        prelu_of=conv3 if block.prelu is None else block,
-        add=identity,
-        prelu_after_add=block.prelu is not None,
-        where=(block, "output"),
-    )
+    def replicated(self, value: Value) -> tuple[Value, int]:
+        """(source, K): the map to read, and how many channels of it, replicated, `value` is."""
+        value = reshaped(value)
+        if value in self.drafts:
+            return value, channels(value)
+        found = moved(value) if value.node is not None and value.node.op in MOVES else None
+        if found is not None:
+            source, index = found
+            count = channels(source)
+            if len(index) >= count and np.array_equal(index, np.arange(len(index)) % count):
+                source, inner = self.replicated(source)
+                if inner == count:
+                    return source, len(index)
+        if value.node is not None and (pooled := rules.pool_of_replicas(self, value)):
+            return pooled
+        return value, channels(value)
 
 
-@lowers(layers.BinaryConv)
-def _binary_conv(lowering: Lowering, conv: layers.BinaryConv, source: int) -> int:
-    return emit_binary_conv(lowering, conv, source, prelu_of=conv)
+def live_nodes(output: Value) -> frozenset[Node]:
+    """The operations that the output depends on."""
+    seen: set[Node] = set()
+    wanted = [output]
+    while wanted:
+        node = wanted.pop().node
+        if node is not None and node not in seen:
+            seen.add(node)
+            wanted += node.depends
+    return frozenset(seen)
 
 
-@lowers(layers.DepthwiseConv)
-def _depthwise(lowering: Lowering, module: layers.DepthwiseConv, source: int) -> int:
-    conv = lowering.part(module, "conv", nn.Conv2d)
-    settings = conv.kernel_size, conv.padding, conv.dilation, conv.padding_mode, conv.groups, conv.out_channels
-    if settings != ((3, 3), (1, 1), (1, 1), "zeros", conv.in_channels, conv.in_channels) or len(set(conv.stride)) > 1:
-        raise lowering.error(conv, f"{conv} is not a depth wise 3x3 convolution with one stride and zero padding 1")
-    # BN(conv(x) + bias) = s * conv(x) + (beta + s * (bias - mean)): s goes into the weights.
-    s, mean, beta = batch_norm(lowering, lowering.part(module, "norm", nn.BatchNorm2d))
-    weight = lowering.array(conv, "weight")[:, 0].transpose(1, 2, 0)  # K,1,3,3 -> 3,3,K
-    offset = beta + s * (lowering.array(conv, "bias", default=0) - mean)
-    slope = prelu_slope(lowering, module, conv.out_channels)
-    return lowering.emit(p.DepthwiseConv(source, single(weight * s), single(offset), slope, conv.stride[0]), module)
+def channels(value: Value) -> int:
+    return value.shape[1]
 
 
-@lowers(nn.AvgPool2d)
-def _avg_pool(lowering: Lowering, pool: nn.AvgPool2d, source: int) -> int:
-    sizes = {*_pair(pool.kernel_size), *_pair(pool.stride)}
-    if len(sizes) > 1 or set(_pair(pool.padding)) != {0} or pool.ceil_mode or pool.divisor_override:
-        raise lowering.error(pool, f"{pool} is not a plain SxS average with stride S")
-    return lowering.emit(p.AvgPool(source, sizes.pop()), pool)
-
-
-@lowers(Decoder)
-def _decoder(lowering: Lowering, decoder: Decoder, source: int) -> int:
-    linear = lowering.part(decoder, "linear", nn.Linear)
-    pooled = lowering.emit(p.GlobalAvgPool(source), decoder, where=(linear, "input"))
-    weight = lowering.array(linear, "weight").T
-    bias = np.broadcast_to(lowering.array(linear, "bias", default=0), weight.shape[1:])
-    return lowering.emit(p.Linear(pooled, single(weight), single(bias)), linear)
-
-
-# --- what rules are made of -------------------------------------------------------------------------------------------
-
-
-def emit_input(lowering: Lowering, module: nn.Module, height: int, width: int, intensity: bool, where: Where) -> int:
-    """(u / 255 - mean) / std = u * scale + offset with scale = 1 / (255 std), offset = -mean / std."""
-    scale, offset = 1 / (255 * lowering.std), -lowering.mean / lowering.std
-    weights = single(np.array(INTENSITY)) if intensity else None
-    return lowering.emit(p.Input(height, width, single(scale), single(offset), weights), module, where)
-
-
-def emit_binary_conv(
-    lowering: Lowering,
-    conv: nn.Module,
-    source: int,
-    prelu_of: nn.Module,
-    identity: bool = True,
-    add: int | None = None,
-    prelu_after_add: bool = False,
-    where: Where | None = None,
-) -> int:
-    """A convolution module: `conv.branches` holds its `layers.Branch`es; the PReLU is that of `prelu_of`."""
-    height, width, _ = lowering.shapes[source]
-    modules = lowering.part(conv, "branches", nn.ModuleList)
-    if not len(modules):
-        raise lowering.error(conv, "it has no branches")
-    branches = tuple(fold_branch(lowering, branch, height, width) for branch in modules)
-    slope = prelu_slope(lowering, prelu_of, branches[0].scale.size)
-    return lowering.emit(p.BinaryConv(source, branches, identity, slope, add, prelu_after_add), conv, where)
-
-
-def fold_branch(lowering: Lowering, branch: nn.Module, height: int, width: int) -> p.Branch:
-    """Bias, sign, binary 1x1 convolution, batch norm -> threshold, bits, scale, offset: see `program.Branch`."""
-    if type(branch) is not layers.Branch:
-        raise lowering.error(branch, f"no rule folds a {type(branch).__name__}; known: {layers.Branch.__name__}")
-    if branch.weights != "binary":
-        raise lowering.error(
-            branch,
-            f"its weights are {branch.weights!r}, not 'binary'; finish step 2 of the training before you lower it",
-        )
-    latent = lowering.array(branch, "weight")
-    if latent.ndim != 4 or latent.shape[2:] != (1, 1):
-        raise lowering.error(branch, f"its weight of {latent.shape} is not O x K x 1 x 1")
-    k = latent.shape[1]
-    s, mean, beta = batch_norm(lowering, lowering.part(branch, "norm", nn.BatchNorm2d))
-    # BN(dot) = s * (dot - mean) + beta with dot = K - 2 n. The offset is made with the s that scale holds after its rounding:
-    # so the error of that rounding grows with |dot - mean| and not with K.
-    s = single(s).astype(np.float64)
-    dy, dx = branch.shift
-    return p.Branch(
-        threshold=single(-lowering.array(branch, "bias").reshape(-1)),
-        weight=pack_bits(latent[:, :, 0, 0] >= 0),  # sign(-0.0) = +1
-        scale=single(-2 * s),
-        offset=single(beta + s * (k - mean)),
-        shift=(max(-height, min(height, dy)), max(-width, min(width, dx))),  # further out all is zero, too
-    )
-
-
-def batch_norm(lowering: Lowering, norm: nn.BatchNorm2d) -> tuple[Doubles, Doubles, Doubles]:
-    """s, mean, beta with BN(x) = s * (x - mean) + beta and s = gamma / sqrt(var + eps)."""
-    mean, var = lowering.array(norm, "running_mean"), lowering.array(norm, "running_var")
-    if (var + norm.eps <= 0).any():
-        raise lowering.error(norm, "its running_var has negative values, which no variance has")
-    s = lowering.array(norm, "weight", default=1) / np.sqrt(var + norm.eps)
-    return s, mean, lowering.array(norm, "bias", default=0)
-
-
-def prelu_slope(lowering: Lowering, module: nn.Module, channels: int) -> p.Floats | None:
-    """The slope of `module.prelu` for every channel; one shared slope is written out."""
-    if module.prelu is None:
-        return None
-    slope = lowering.array(lowering.part(module, "prelu", nn.PReLU), "weight")
-    return single(np.broadcast_to(slope, (channels,)) if slope.size == 1 else slope)
-
-
-def single(values: Doubles) -> p.Floats:
-    """The one rounding to float32; what overflows becomes inf, which `Program` refuses by name."""
-    with np.errstate(over="ignore"):
-        return np.ascontiguousarray(values, dtype=np.float32)
-
-
-def _normalisation(mean: Sequence[float], std: Sequence[float]) -> tuple[Doubles, Doubles]:
-    try:
-        pair = np.array(mean, np.float64), np.array(std, np.float64)
-    except (TypeError, ValueError):
-        pair = np.empty(0), np.empty(0)
-    if any(values.shape != (3,) or not np.isfinite(values).all() for values in pair) or (pair[1] <= 0).any():
-        raise UserError(f"mean and std must be three finite numbers each and std above 0, got {mean!r} and {std!r}")
-    return pair
-
-
-def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
-    return value if isinstance(value, tuple) else (value, value)
-
-
-def _known(table: dict[type[nn.Module], Any]) -> str:
-    return ", ".join(sorted(kind.__name__ for kind in table))
+__all__ = ["After", "Draft", "Folded", "Lowering", "Term", "lower", "normalised", "sample_image", "two_levels"]

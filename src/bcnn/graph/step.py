@@ -1,0 +1,241 @@
+"""Two-valued activations: is a value a step, channel by channel, of a value before it, and where is each step?
+
+People write sign in many ways: `x.sign()`, `torch.where(x >= 0, 1, -1)`, `2 * (x >= 0) - 1`, masks, autograd functions, and
+`(sign(x) - clip(x)).detach() + clip(x)`; with a bias, a batch norm, a clip in front. So nothing is matched by its form. The
+operations between the two-valued value and one before it, if all work value by value, are run again on values of our choice:
+
+1. At the smallest and the largest float the step has its two levels; a falling step (batch norm with gamma < 0) has them swapped.
+2. The first float with the upper level is found by bisection over all floats, 32 rounds for all channels at once. Every operation
+   is monotone after rounding, too, so x >= threshold is exactly what torch computes.
+3. On the recorded image the step must make what torch made; zeros that `torch.sign` leaves are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bcnn.graph.capture import BY_SHAPE, Node, Value
+
+# Operations that work value by value, with constants that spread over pixels.
+POINTWISE = frozenset(
+    "add sub rsub mul div neg abs sign sgn ge gt le lt eq ne where _to_copy clone detach alias lift_fresh clamp clamp_min clamp_max "
+    "hardtanh relu relu6 leaky_relu _prelu_kernel sigmoid tanh native_batch_norm _native_batch_norm_legit_no_training index_put "
+    "masked_fill copy heaviside minimum maximum pow logical_not bitwise_not hardsigmoid round floor ceil reciprocal sqrt exp".split()
+)
+# The same values in the same order, in another shape.
+RESHAPES = frozenset("view _unsafe_view reshape flatten squeeze unsqueeze".split())
+LARGEST = 3.4028234663852886e38  # of float32
+NEAR = 1e-3  # levels may be off by rounding: -1 - 0.3 + 0.3 is not -1, and with 100.3 it is further off
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """Channel c of the value is `high` where (source >= threshold[c]) != falls[c], else `low`; where padded, see `pad`."""
+
+    source: Value
+    threshold: Tensor  # [C] float32
+    falls: Tensor  # [C] bool
+    low: float
+    high: float
+    zeros: int  # values on the recorded image that are neither level: torch.sign of 0
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)  # top, left, bottom, right, around the source
+    pad: Tensor | None = None  # [C] bool: the padded pixels' level; none: they are 0, a third value
+
+    @property
+    def middle(self) -> float:
+        return (self.low + self.high) / 2
+
+    @property
+    def half(self) -> float:
+        return (self.high - self.low) / 2
+
+
+def two_levels(x: Tensor) -> tuple[float, float] | None:
+    """The two values that x has, up to rounding; values halfway between (`torch.sign` of 0) are passed over."""
+    if x.numel() == 0 or x.dtype != torch.float32:
+        return None
+    low, high = float(x.min()), float(x.max())
+    if not low < high < float("inf") or low == float("-inf"):
+        return None
+    near = NEAR * (high - low)
+    middle = (low + high) / 2
+    fits = ((x - low).abs() <= near) | ((x - high).abs() <= near) | ((x - middle).abs() <= near * 1e-2)
+    return (low, high) if bool(fits.all()) else None
+
+
+def pointwise(node: Node, value: Value) -> bool:
+    """Whether `value` is made value by value from what its node reads."""
+    if value.written_in_part or not node.outputs or node.outputs[0] is not value:
+        return False
+    if node.op in RESHAPES:
+        return True
+    if node.op not in POINTWISE:
+        return False
+    return all(v.shape == value.shape or v.tensor.numel() == 1 for v in node.depends)
+
+
+def origins(value: Value) -> Iterator[tuple[Value, list[Node]]]:
+    """Values that all of `value` is made from value by value, nearest first, each with the nodes between in order."""
+    yield value, []
+    frontier, nodes = {value}, []
+    while True:
+        latest = max(frontier, key=lambda v: v.index)
+        if latest.node is None or not pointwise(latest.node, latest):
+            return
+        nodes.insert(0, latest.node)
+        frontier = (frontier - {latest}) | set(latest.node.depends)
+        if len(frontier) == 1:
+            yield next(iter(frontier)), list(nodes)
+
+
+def find_step(value: Value, live: frozenset[Node]) -> Step | None:
+    """The step that `value` is, read as early in the graph as that makes no further map necessary; none if it is no step."""
+    if two_levels(value.tensor) is None:
+        return None
+    found: Step | None = None
+    between: set[Node] = set()
+    for source, nodes in origins(value):
+        if found is not None and any(r not in between for r in found.source.readers if r in live):
+            break  # others read the source found before: it is a map anyway
+        between = set(nodes)
+        if nodes and (step := _step(value, source, nodes)):
+            found = step
+    if found is None:
+        found = _already_two_valued(value)
+    return found
+
+
+def _already_two_valued(value: Value) -> Step | None:
+    """A map of two values that no step made just here, such as the maximum of signs: the threshold lies between them."""
+    levels = two_levels(value.tensor)
+    node = value.node
+    if levels is None or node is None or not node.depends:
+        return None
+    if node.op not in ("max_pool2d_with_indices", "cat", "slice", "split", "upsample_nearest2d", "index_select", *RESHAPES):
+        return None
+    if any(two_levels(v.tensor) is None for v in node.depends):
+        return None
+    channels = value.shape[1]
+    middle = torch.full((channels,), (levels[0] + levels[1]) / 2)
+    return Step(value, middle, torch.zeros(channels, dtype=torch.bool), *levels, zeros=0)
+
+
+def _step(value: Value, source: Value, nodes: list[Node]) -> Step | None:
+    padding, pad_value, inner = (0, 0, 0, 0), 0.0, source
+    if source.node is not None and source.node.op == "constant_pad_nd" and source.tensor.dim() == 4:
+        left, right, top, bottom, *more = [*source.node.args[1], 0, 0, 0, 0][:6]
+        if not any(more):
+            padding, pad_value, inner = (top, left, bottom, right), float(source.node.arg(2, "value", 0) or 0), source.node.args[0]
+    if source.tensor.dim() not in (2, 4) or source.shape[0] != 1 or source.tensor.dtype != torch.float32:
+        return None
+    channels = source.shape[1]
+    trailing = (1,) * (source.tensor.dim() - 2)
+
+    def f(x: Tensor) -> Tensor:
+        """The value that each channel makes of x[c]."""
+        return run_again(nodes, source, x.reshape(1, channels, *trailing)).reshape(channels)
+
+    ordinary = 4 * float(inner.tensor.abs().max()) + 64
+    try:
+        # x + (sign(x) - x) loses the sign of huge values to rounding: then a step as far as values go is what is meant.
+        step = _bisect(f, channels, LARGEST) or _bisect(f, channels, ordinary)
+    except (RuntimeError, ValueError):  # a constant that differs from pixel to pixel does not fit
+        return None
+    if step is None:
+        return None
+    threshold, falls, low, high = step
+    spread = (1, channels, *trailing)
+    made = (source.tensor >= threshold.reshape(spread)) != falls.reshape(spread)
+    middle, near = (low + high) / 2, NEAR * (high - low)
+    recorded = value.tensor.reshape(source.shape)
+    zeros = int(((recorded - middle).abs() <= near).sum())
+    wrong = (made != (recorded >= middle)) & ((recorded - middle).abs() > near)
+    # A vector unit may round batch norm otherwise than bisection's single values do; further away nothing may differ.
+    close = (source.tensor - threshold.reshape(spread)).abs() <= 2**-20 * threshold.abs().reshape(spread).clamp_min(1e-30)
+    if bool((wrong & ~close).any()):
+        return None
+    pad = f(torch.full((channels,), pad_value)) >= middle if any(padding) else None
+    return Step(inner, threshold, falls, low, high, zeros, padding, pad)
+
+
+def run_again(nodes: list[Node], source: Value, x: Tensor) -> Tensor:
+    """What `nodes` make of x in place of `source`, the last one's result."""
+    values = {source: x}
+    out = x
+    with torch.no_grad():
+        for node in nodes:
+            for constant in node.inputs:
+                if constant.constant and constant.tensor.numel() > 1 and constant not in values:
+                    values.update(_shapeless(constant, values))
+            if node.op in RESHAPES:
+                out = values[node.args[0]]  # the shape is ours
+            else:
+                made = node.replay(values)
+                out = made if isinstance(made, Tensor) else made[0]
+            values[node.outputs[0]] = out
+    return out
+
+
+def _shapeless(constant: Value, values: dict[Value, Tensor]) -> dict[Value, Tensor]:
+    """A constant that has the shape of the map (`ones_like(x)`, `-ones_like(x)`) for another shape."""
+    node = constant.node
+    if node is not None and node.op in BY_SHAPE and node.args[0] in values:
+        return {constant: node.replay(values)}
+    first = constant.tensor.flatten()[0]
+    return {constant: first} if bool((constant.tensor == first).all()) else {}
+
+
+@torch.no_grad()
+def _bisect(f: Callable[[Tensor], Tensor], channels: int, end: float) -> tuple[Tensor, Tensor, float, float] | None:
+    ends = torch.full((channels,), end)
+    first, last = f(-ends), f(ends)
+    if first.dtype != torch.float32 or not bool((first.isfinite() & last.isfinite()).all()):
+        return None
+    low, high = float(torch.minimum(first, last).min()), float(torch.maximum(first, last).max())
+    near = NEAR * (high - low)
+    if not low < high:
+        return None
+    for level in (first, last):
+        if not bool((((level - low).abs() <= near) | ((level - high).abs() <= near)).all()):
+            return None
+    middle = (low + high) / 2
+    ordinary = torch.cat([f(ends * 0 + probe) for probe in PROBES if abs(probe) < end])
+    if bool((torch.minimum((ordinary - low).abs(), (ordinary - high).abs()) > near).any()):
+        return None
+    falls, constant = first > last + near, (first - last).abs() <= near
+    below, above = torch.full((channels,), _key(-end)), torch.full((channels,), _key(end))
+    while bool((above - below > 1).any()):
+        between = (below + above) // 2
+        upper = (f(_from_key(between)) >= middle) != falls
+        below, above = torch.where(upper, below, between), torch.where(upper, between, above)
+    threshold = _from_key(above)
+    up = first >= middle  # of channels that never change: always at least -largest, or never at least largest
+    threshold = torch.where(constant, torch.where(up, -LARGEST, LARGEST), threshold)
+    # Only two levels between the ends, or it is no step: looked at on both sides of the threshold and at ordinary values.
+    for probe in (torch.nextafter(threshold, -ends), -threshold.abs() * 2 - 1, threshold.abs() * 2 + 1):
+        probe = probe.clamp(-end, end)
+        made = f(probe)
+        wanted = torch.where((probe >= threshold) != falls, high, low)
+        if bool((((made - wanted).abs() > near) & ((made - middle).abs() > near)).any()):
+            return None
+    return threshold, falls & ~constant, low, high
+
+
+# None of them 0: there torch.sign has a third value.
+PROBES = (-100.0, -3.0, -1.0, -0.5, -0.1, -1e-3, 1e-3, 0.1, 0.5, 1.0, 3.0, 100.0)
+
+
+def _key(x: float) -> int:
+    """Floats as whole numbers in the same order."""
+    bits = int(torch.tensor(x).view(torch.int32))
+    return bits if bits >= 0 else -(bits & 0x7FFFFFFF)
+
+
+def _from_key(key: Tensor) -> Tensor:
+    positive = key.clamp_min(0).to(torch.int32).view(torch.float32)
+    negative = -(-key).clamp_min(0).to(torch.int32).view(torch.float32)
+    return torch.where(key >= 0, positive, negative)

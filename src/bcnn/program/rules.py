@@ -1,0 +1,454 @@
+"""Which op an operation of torch becomes: one rule each, by its ATen name.
+
+A rule for what comes first in an op (`BASES`) drafts it; one for what follows value by value (`ENDINGS`) says which value comes
+before it and what it adds to the endings. Legend: C channels read, K after replication, O channels made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bcnn.graph.capture import Node, Value
+from bcnn.graph.moves import MOVES, averaged, moved, reshaped, unmoved
+from bcnn.program import ops as o
+from bcnn.program.binary import binary_terms, draft_convolution
+from bcnn.program.fold import After, Doubles, Folded, single
+
+if TYPE_CHECKING:
+    from bcnn.program.lower import Draft, Lowering, Resolve
+
+Late = Callable[["Resolve"], o.Ending]  # an ending that names a map, once that has a number
+Ending = o.Ending | Folded | Late
+
+
+def draft(lowering: Lowering, value: Value) -> Draft:
+    """The op that makes `value`: backwards over what can be an ending, to what comes first."""
+    after: list[Ending] = []  # the last one first
+    reads: list[Value] = []
+    at = value
+    while True:
+        at = unmoved(at)
+        if at.written_in_part:
+            raise lowering.error(at.node, "a part of this tensor is written in place; write it without `[...] =` or `out=`")
+        if at is not value and lowering.is_map(at):
+            break
+        if at.node is None or lowering.step(at) is not None:
+            break
+        node = at.node
+        if node.op == "add" and (terms := binary_terms(lowering, at)):
+            return draft_convolution(lowering, value, terms, after, reads)
+        if node.op == "div" and not after and (whole := averaged(at)) is not None:
+            return _channel_avg(whole, at)
+        rule = ENDINGS.get(node.op)
+        found = rule(lowering, node, at) if rule else None
+        if found is None:
+            break
+        before, endings, maps = found
+        after += reversed(endings)
+        reads += maps
+        at = before
+    after.reverse()
+    return _base(lowering, value, at, after, reads)
+
+
+def _base(lowering: Lowering, value: Value, at: Value, after: list[Ending], reads: list[Value]) -> Draft:
+    from bcnn.program.lower import Draft
+
+    step = lowering.step(at)
+    if step is not None and not step.padding == (0, 0, 0, 0):
+        step = None
+    fresh = at is value or not lowering.is_map(at)
+    if fresh and step is not None and step.source is not at:
+        signs: list[Ending] = [o.Sign(step.threshold.numpy())]
+        levels = np.where(step.falls.numpy(), -step.half, step.half)
+        if not (levels == 1).all() or step.middle:
+            signs.append(Folded(levels, np.full(1, step.middle) if step.middle else None))
+        return pointwise(lowering, at, step.source, [*signs, *after], reads)
+    if fresh and at.node is not None and step is None:
+        if at.node.op in ("convolution", "addmm", "mm"):
+            return draft_convolution(lowering, value, [at], list(reversed(after)), reads)
+        if at.node.op in BASES and not after:
+            return BASES[at.node.op](lowering, at.node, at)
+        if at.node.op in MOVES and not after:
+            return _move(lowering, at)
+    if after:
+        return pointwise(lowering, at if at.node is None else at, at, after, reads)
+    if at is not value:  # a copy of a map
+        return Draft((at,), lambda map_of: o.Select(map_of(at), np.arange(at.shape[1], dtype=np.int32)), "")
+    raise lowering.error(at.node, "no rule lowers this operation" if at.node else "it is not computed from the image")
+
+
+def pointwise(lowering: Lowering, at: Value, source: Value, after: list[Ending], reads: list[Value]) -> Draft:
+    from bcnn.program.lower import Draft
+
+    source, count = lowering.replicated(source)
+
+    def make(map_of: Resolve) -> o.Op:
+        folded = After(endings=[])
+        folded.endings.append(Folded())  # so that nothing goes to the front: there is no op to fold it into
+        for ending in after:
+            folded.append(_now(ending, map_of))
+        if isinstance(folded.endings[0], Folded) and folded.endings[0].scale is None and folded.endings[0].offset is None:
+            folded.endings.pop(0)
+        return o.Pointwise(map_of(source), count, folded.tuple(count))
+
+    sizes = [e.size.sum() for e in after if isinstance(e, Folded) and e.size is not None]
+    return Draft((source, *reads), make, at.node.module if at.node else "", np.full(1, sum(sizes)) if sizes else None)
+
+
+def _now(ending: Ending, map_of: Resolve) -> o.Ending | Folded:
+    return ending if isinstance(ending, (o.Ending, Folded)) else ending(map_of)
+
+
+# --- endings: value by value ------------------------------------------------------------------------------------------------
+
+Found = tuple[Value, list[Ending], list[Value]]  # what comes before, the endings in order, the maps they read
+
+
+def per_channel(lowering: Lowering, node: Node, constant: Any, value: Value) -> Doubles | None:
+    """A number, or a tensor that is the same for all pixels, as one value per channel; none if it differs from pixel to pixel."""
+    if isinstance(constant, (int, float)):
+        return np.full(1, float(constant))
+    tensor: Tensor = constant.tensor.double()
+    if tensor.numel() == 1:
+        return np.full(1, float(tensor))
+    shape = (1,) * (value.tensor.dim() - tensor.dim()) + tuple(tensor.shape)
+    if len(shape) != value.tensor.dim() or shape[0] != 1 or math.prod(shape[2:]) != 1:
+        return None
+    if shape[1] not in (1, value.shape[1]):
+        raise lowering.error(node, f"a constant of {tuple(tensor.shape)} does not fit {value.shape}")
+    return tensor.reshape(-1).numpy()
+
+
+def _constant_map(lowering: Lowering, constant: Value, value: Value, full: bool) -> Value:
+    """A constant that differs from pixel to pixel as a map of its own."""
+    from bcnn.program.lower import Draft
+
+    shape = (1,) * (value.tensor.dim() - constant.tensor.dim()) + constant.shape
+    tensor = constant.tensor.reshape(shape).float()
+    tensor = tensor.expand(value.shape).contiguous() if full else tensor
+    op = o.Constant(np.ascontiguousarray(as_map(tensor)))
+    return lowering.virtual(value, tensor, Draft((), lambda _: op, value.node.module if value.node else ""))
+
+
+def as_map(tensor: Tensor) -> o.Floats:
+    """N,C,H,W or N,F of one image as H,W,C."""
+    x = tensor.reshape(1, tensor.shape[1], *(tensor.shape[2:] or (1, 1)))
+    made: o.Floats = np.ascontiguousarray(x[0].permute(1, 2, 0).numpy())
+    return made
+
+
+def _is_constant(x: Any) -> bool:
+    return not isinstance(x, Value) or x.constant
+
+
+def _add(lowering: Lowering, node: Node, value: Value) -> Found | None:
+    left, right = node.args[:2]
+    factor = float(node.arg(2, "alpha", 1))
+    sign = -1.0 if node.op == "sub" else 1.0
+    if node.op == "rsub":
+        left, right, sign = right, left, -1.0
+    if _is_constant(left) and _is_constant(right):
+        return None
+    if _is_constant(right) or _is_constant(left):
+        constant, before = (right, left) if _is_constant(right) else (left, right)
+        times = sign * factor if constant is right else 1.0
+        turn = [Folded(np.full(1, sign * factor))] if before is right and sign * factor != 1 else []
+        offset = per_channel(lowering, node, constant, value)
+        if offset is not None:
+            return before, [*turn, Folded(None, offset * times, np.abs(offset * times))], []
+        made = _constant_map(lowering, constant, value, full=True)
+        if times != 1:
+            raise lowering.error(node, "a constant map is subtracted; add its negative")
+        return before, [*turn, lambda map_of: o.Add(map_of(made), value.shape[1])], [made]
+    if left.shape != right.shape or left.shape != value.shape:
+        raise lowering.error(node, f"maps of {left.shape} and {right.shape} are added: only equal shapes are lowered")
+    main, other = choose_main(lowering, left, right)
+    if sign * factor != 1 and other is right:  # main - other: the other one with its sign turned
+        other = _scaled(lowering, other, sign * factor, value)
+        turn = []
+    else:
+        turn = [Folded(np.full(1, sign * factor))] if sign * factor != 1 else []
+    source, count = lowering.replicated(other)
+    return main, [*turn, lambda map_of: o.Add(map_of(source), count)], [source]
+
+
+def _scaled(lowering: Lowering, value: Value, factor: float, before: Value) -> Value:
+    draft_of = pointwise(lowering, value, value, [Folded(np.full(1, factor))], [])
+    return lowering.virtual(before, value.tensor * factor, draft_of)
+
+
+def choose_main(lowering: Lowering, left: Value, right: Value) -> tuple[Value, Value]:
+    """Which of two added values is computed in one op with the addition: one that nobody else reads, the later one."""
+
+    def rank(value: Value) -> tuple[bool, bool, float]:
+        value = unmoved(value)
+        alone = not lowering.is_map(value) and value.node is not None
+        return alone, alone and value.node is not None and value.node.op not in BASES and value.node.op not in MOVES, value.index
+
+    return (left, right) if rank(left) > rank(right) else (right, left)
+
+
+def _mul(lowering: Lowering, node: Node, value: Value) -> Found | None:
+    left, right = node.args[:2]
+    if _is_constant(left) and _is_constant(right):
+        return None
+    if _is_constant(right) or _is_constant(left):
+        constant, before = (right, left) if _is_constant(right) else (left, right)
+        if node.op == "div" and constant is left:
+            raise lowering.error(node, "division by a map is not lowered")
+        if before.shape != value.shape:
+            raise lowering.error(node, f"a map of {before.shape} is spread over {value.shape} by a constant")
+        scale = per_channel(lowering, node, constant, value)
+        if scale is not None:
+            return before, [Folded(1 / scale if node.op == "div" else scale)], []
+        if node.op == "div":
+            raise lowering.error(node, "division by a constant map is not lowered; multiply by its inverse")
+        made = _constant_map(lowering, constant, value, full=False)
+        return before, [lambda map_of: o.Gate(map_of(made))], [made]
+    if node.op == "div":
+        raise lowering.error(node, "division of maps is not lowered")
+    if left.shape == right.shape:
+        main, gate = choose_main(lowering, left, right)
+    else:
+        main, gate = (left, right) if left.shape == value.shape else (right, left)
+    if main.shape != value.shape:
+        raise lowering.error(node, f"maps of {left.shape} and {right.shape} are multiplied: both are spread")
+    gate_map, count = lowering.replicated(gate)
+    if count != gate_map.shape[1]:
+        gate_map = reshaped(gate)
+    return main, [lambda map_of: o.Gate(map_of(gate_map))], [gate_map]
+
+
+def _batch_norm(lowering: Lowering, node: Node, value: Value) -> Found:
+    x, weight, bias, mean, var = node.args[:5]
+    eps = node.args[-1]
+    if not (isinstance(mean, Value) and isinstance(var, Value)):
+        raise lowering.error(node, "its batch norm has no running statistics")
+    variance = var.tensor.double().numpy() + eps
+    if (variance <= 0).any():
+        raise lowering.error(node, "its running variance has negative values, which no variance has")
+    scale = (1.0 if weight is None else weight.tensor.double().numpy()) / np.sqrt(variance)
+    shift = np.zeros(1) if bias is None else bias.tensor.double().numpy()
+    centre = mean.tensor.double().numpy()
+    return x, [Folded(scale, shift - scale * centre, np.abs(shift) + np.abs(scale * centre))], []
+
+
+def _clip(low: Callable[[Node], Any], high: Callable[[Node], Any]) -> Callable[[Lowering, Node, Value], Found]:
+    def rule(lowering: Lowering, node: Node, value: Value) -> Found:
+        bounds = [low(node), high(node)]
+        for bound in bounds:
+            if isinstance(bound, Value) and (not bound.constant or bound.tensor.numel() != 1):
+                raise lowering.error(node, "its bounds are tensors")
+        numbers = [float(b.tensor) if isinstance(b, Value) else b for b in bounds]
+        lowest = -3.4028234663852886e38 if numbers[0] is None else float(numbers[0])
+        highest = 3.4028234663852886e38 if numbers[1] is None else float(numbers[1])
+        if lowest == 0 and numbers[1] is None:
+            return node.args[0], [o.ReLU()], []
+        return node.args[0], [o.Clip(np.array([lowest, highest], np.float32))], []
+
+    return rule
+
+
+def _prelu(lowering: Lowering, node: Node, value: Value) -> Found:
+    slope = per_channel(lowering, node, node.args[1], value)
+    if slope is None:
+        raise lowering.error(node, "its slopes differ from pixel to pixel")
+    return node.args[0], [o.PReLU(single(np.broadcast_to(slope, value.shape[1])))], []
+
+
+def _leaky(lowering: Lowering, node: Node, value: Value) -> Found:
+    slope = np.full(value.shape[1], float(node.arg(1, "negative_slope", 0.01)))
+    return node.args[0], [o.PReLU(single(slope))], []
+
+
+def _hard_sigmoid() -> list[Ending]:
+    return [Folded(np.full(1, 1 / 6), np.full(1, 0.5), np.full(1, 0.5)), o.Clip(np.array([0, 1], np.float32))]
+
+
+def _times_itself(gate: Callable[[], list[Ending]], function: Callable[[Tensor], Tensor]) -> Any:
+    """x * gate(x): silu, hardswish."""
+
+    def rule(lowering: Lowering, node: Node, value: Value) -> Found:
+        x = node.args[0]
+        made = lowering.virtual(value, function(x.tensor), pointwise(lowering, value, x, gate(), []))
+        lowering.maps.add(unmoved(x))  # read twice: by the gate and by what it gates
+        return x, [lambda map_of: o.Gate(map_of(made))], [made]
+
+    return rule
+
+
+def _just(*endings: Callable[[], Ending]) -> Callable[[Lowering, Node, Value], Found]:
+    return lambda lowering, node, value: (node.args[0], [ending() for ending in endings], [])
+
+
+ENDINGS: dict[str, Callable[[Any, Node, Value], Found | None]] = {
+    "add": _add,
+    "sub": _add,
+    "rsub": _add,
+    "mul": _mul,
+    "div": _mul,
+    "neg": _just(lambda: Folded(np.full(1, -1.0))),
+    "native_batch_norm": _batch_norm,
+    "_native_batch_norm_legit_no_training": _batch_norm,
+    "relu": _just(o.ReLU),
+    "relu6": _clip(lambda n: 0.0, lambda n: 6.0),
+    "hardtanh": _clip(lambda n: n.arg(1, "min_val", -1.0), lambda n: n.arg(2, "max_val", 1.0)),
+    "clamp": _clip(lambda n: n.arg(1, "min"), lambda n: n.arg(2, "max")),
+    "clamp_min": _clip(lambda n: n.arg(1, "min"), lambda n: None),
+    "clamp_max": _clip(lambda n: None, lambda n: n.arg(1, "max")),
+    "_prelu_kernel": _prelu,
+    "leaky_relu": _leaky,
+    "sigmoid": _just(o.Sigmoid),
+    "hardsigmoid": lambda lowering, node, value: (node.args[0], _hard_sigmoid(), []),
+    "silu": _times_itself(lambda: [o.Sigmoid()], torch.sigmoid),
+    "hardswish": _times_itself(_hard_sigmoid, torch.nn.functional.hardsigmoid),
+}
+
+
+# --- pools and other ops that begin anew -----------------------------------------------------------------------------------
+
+
+def pair(value: Any, default: tuple[int, int] = (1, 1)) -> tuple[int, int]:
+    """What torch takes for height and width: a number, one or two of them, or nothing."""
+    if isinstance(value, int):
+        return value, value
+    values = tuple(value or default)
+    return (values[0], values[0]) if len(values) == 1 else (values[0], values[1])
+
+
+def pool_window(lowering: Lowering, node: Node, value: Value) -> o.Window:
+    kernel = pair(node.args[1])
+    stride = pair(node.arg(2, "stride"), kernel)
+    top, left = pair(node.arg(3, "padding"), (0, 0))
+    dilation = pair(node.arg(4, "dilation")) if node.op.startswith("max") else (1, 1)
+    x, made = node.args[0].shape[2:], value.shape[2:]
+    # torch rounds the size down, or with ceil_mode up: the padding behind the map is what makes it come out.
+    behind = [
+        (made[i] - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1 - x[i] - (top, left)[i] for i in range(2)
+    ]
+    return o.Window(kernel, stride, (top, left, behind[0], behind[1]), dilation)
+
+
+def _pooled(op: Callable[[int, o.Window], o.Op]) -> Callable[[Any, Node, Value], Any]:
+    def rule(lowering: Lowering, node: Node, value: Value) -> Draft:
+        from bcnn.program.lower import Draft
+
+        source = whole_map(lowering, node.args[0])
+        window = pool_window(lowering, node, value)
+        return Draft((source,), lambda map_of: op(map_of(source), window), node.module)
+
+    return rule
+
+
+def _avg_pool(lowering: Lowering, node: Node, value: Value) -> Draft:
+    from bcnn.program.lower import Draft
+
+    if node.arg(6, "divisor_override") is not None:
+        raise lowering.error(node, "divisor_override is not lowered")
+    source, window = whole_map(lowering, node.args[0]), pool_window(lowering, node, value)
+    padding, include = pair(node.arg(3, "padding"), (0, 0)), bool(node.arg(5, "count_include_pad", True))
+    if include and any(behind > given for behind, given in zip(window.padding[2:], padding, strict=True)):
+        raise lowering.error(node, "ceil_mode with count_include_pad counts windows in a way that is not lowered")
+    inside = not include and any(side > 0 for side in window.padding)
+    return Draft((source,), lambda map_of: o.AvgPool(map_of(source), window, inside), node.module)
+
+
+def whole_map(lowering: Lowering, value: Value) -> Value:
+    """The map of `value` itself, for ops that do not replicate."""
+    return reshaped(value) if reshaped(value).tensor.dim() in (2, 4) else value
+
+
+def pool_of_replicas(lowering: Lowering, value: Value) -> tuple[Value, int] | None:
+    """A pool after replication is a pool before it (which commute): the smaller one, read replicated. 1x1 pools are nothing."""
+    from bcnn.program.lower import Draft
+
+    node = value.node
+    assert node is not None
+    if node.op != "avg_pool2d":
+        return None
+    if pair(node.args[1]) == (1, 1) and pair(node.arg(2, "stride"), (1, 1)) == (1, 1):
+        return lowering.replicated(node.args[0])
+    source, count = lowering.replicated(node.args[0])
+    own = source.shape[1]
+    if count == own:
+        return None
+    key = (source, node)
+    made: dict[Any, Value] = lowering.__dict__.setdefault("pooled", {})
+    if key not in made:
+        window = pool_window(lowering, node, value)
+        inside = not bool(node.arg(5, "count_include_pad", True)) and any(window.padding)
+        drafted = Draft((source,), lambda map_of: o.AvgPool(map_of(source), window, inside), node.module)
+        made[key] = lowering.virtual(value, value.tensor[:, :own], drafted)
+    return made[key], count
+
+
+def _mean(lowering: Lowering, node: Node, value: Value) -> Draft:
+    from bcnn.program.lower import Draft
+
+    x = node.args[0]
+    dims = sorted(d % x.tensor.dim() for d in (node.arg(1, "dim") or range(x.tensor.dim())))
+    if x.tensor.dim() != 4 or dims != [2, 3]:
+        raise lowering.error(node, f"a mean over dimensions {dims} of {x.shape} is not lowered; over height and width it is")
+    source = whole_map(lowering, x)
+    return Draft((source,), lambda map_of: o.GlobalAvgPool(map_of(source)), node.module)
+
+
+def _adaptive(lowering: Lowering, node: Node, value: Value) -> Draft:
+    from bcnn.program.lower import Draft
+
+    source = whole_map(lowering, node.args[0])
+    (h, w), (height, width) = source.shape[2:], value.shape[2:]
+    if h % height or w % width:
+        raise lowering.error(node, f"windows of unequal size: {h} x {w} to {height} x {width}")
+    size = h // height, w // width
+    return Draft((source,), lambda map_of: o.AvgPool(map_of(source), o.Window(size, size)), node.module)
+
+
+def _upsample(lowering: Lowering, node: Node, value: Value) -> Draft:
+    from bcnn.program.lower import Draft
+
+    source = whole_map(lowering, node.args[0])
+    (h, w), (height, width) = source.shape[2:], value.shape[2:]
+    if height % h or width % w:
+        raise lowering.error(node, f"{h} x {w} to {height} x {width} is no whole factor")
+    return Draft((source,), lambda map_of: o.Upsample(map_of(source), (height // h, width // w)), node.module)
+
+
+def _channel_avg(source: Value, value: Value) -> Draft:
+    from bcnn.program.lower import Draft
+
+    module = value.node.module if value.node else ""
+    return Draft((source,), lambda map_of: o.ChannelAvg(map_of(source), value.shape[1]), module)
+
+
+def _move(lowering: Lowering, value: Value) -> Draft:
+    """Concatenation of maps, selected or reordered channels."""
+    from bcnn.program.lower import Draft
+
+    node = value.node
+    assert node is not None
+    found = moved(value)
+    if found is not None:
+        source, index = found[0], found[1].astype(np.int32)
+        return Draft((source,), lambda map_of: o.Select(map_of(source), index), node.module)
+    if node.op == "cat" and value.tensor.dim() in (2, 4) and node.arg(1, "dim", 0) % value.tensor.dim() == 1:
+        parts = [whole_map(lowering, part) for part in node.args[0]]
+        if all(not part.constant for part in parts):
+            return Draft(tuple(parts), lambda map_of: o.Concat(tuple(map_of(part) for part in parts)), node.module)
+    raise lowering.error(node, "values are moved in a way that is not lowered: not whole channels of maps of one size")
+
+
+BASES: dict[str, Callable[[Any, Node, Value], Any]] = {
+    "max_pool2d_with_indices": _pooled(lambda source, window: o.MaxPool(source, window)),
+    "avg_pool2d": _avg_pool,
+    "mean": _mean,
+    "_adaptive_avg_pool2d": _adaptive,
+    "upsample_nearest2d": _upsample,
+}
