@@ -17,6 +17,7 @@ import samples
 from bcnn import files
 from bcnn.deploy import packfile
 from bcnn.errors import UserError
+from bcnn.nets.config import preset
 from bcnn.program import ops
 from bcnn.program.interpret import interpret
 from bcnn.program.program import Limits, Program
@@ -101,6 +102,22 @@ def test_size_is_bits_and_numbers_and_header_to_the_byte(program, model):
     assert sizes.test_logits == 2 * 3 * 4
     assert sizes.provenance == len(json.dumps(PROVENANCE, separators=(",", ":"), ensure_ascii=False).encode())
     assert sizes.header < 2500 + sizes.provenance
+
+
+def test_size_of_the_papers_network_is_what_the_paper_counts(tmp_path):
+    from bcnn.nets.bcnn import Network
+    from bcnn.program.lower import lower
+
+    config = preset("imagenet")
+    program = lower(Network(config).eval(), samples.MEAN, samples.STD)
+    sizes = packfile.save(program, tmp_path / "m.bcnn", test_seeds=())
+    folded = sum(block.channels for block in config.plan())  # scales of the depth wise batch norms, now in the weights
+    normalisation = 9  # scale, offset and intensity, three each
+    assert sizes.binary_weights == 9_042_944 // 8
+    assert sizes.real_parameters == 4 * (1_148_168 - folded + normalisation)
+    assert sizes.test_logits == 0
+    assert sizes.header < 8000
+    assert sizes.total == (tmp_path / "m.bcnn").stat().st_size
 
 
 def test_what_has_its_default_is_left_out_of_the_text(tmp_path):
