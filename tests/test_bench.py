@@ -103,7 +103,9 @@ WIDE = (
 )
 
 
-@pytest.mark.parametrize("runtime", ["ONNX Runtime, float Conv", "ONNX Runtime, MatMulInteger", "OpenVINO, BinaryConvolution"])
+@pytest.mark.parametrize(
+    "runtime", ["ONNX Runtime, float Conv", "ONNX Runtime, MatMulInteger", "OpenVINO, BinaryConvolution"]
+)
 def test_rivals_compute_binary_convolutions_of_nine_taps_with_every_padding(runtime: str) -> None:
     pytest.importorskip("onnxruntime" if "ONNX" in runtime else "openvino")
     assert "8 of 8 maps" in rivals.MAKERS[runtime](drawn(*WIDE)).checked
@@ -204,7 +206,9 @@ def test_missing_and_wrong_rivals_become_lines_and_the_others_run(monkeypatch: p
 
 def test_a_preset_without_torch_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "bcnn.bench.pytorch", None)  # importing it fails
-    with pytest.raises(UserError, match=r"to time a preset or config: .*; or time a packed file, such as cifar10, digits"):
+    with pytest.raises(
+        UserError, match=r"to time a preset or config: .*; or time a packed file, such as cifar10, digits"
+    ):
         rivals.job("imagenet-p2")
 
 

@@ -105,9 +105,12 @@ def test_size_is_bits_and_numbers_and_header_to_the_byte(program, model):
 
 
 def test_size_of_the_papers_network_is_what_the_paper_counts(tmp_path):
+    import torch
+
     from bcnn.nets.bcnn import Network
     from bcnn.program.lower import lower
 
+    torch.set_num_threads(1)
     config = preset("imagenet")
     program = lower(Network(config).eval(), samples.MEAN, samples.STD)
     sizes = packfile.save(program, tmp_path / "m.bcnn", test_seeds=())

@@ -170,9 +170,7 @@ def test_class_folders_may_have_other_names_than_the_labels(tmp_path):
     program = packfile.read(shipped.find("digits"))
     plain = {**program.provenance[card.KEY], "folders": [f"n{i:08}" for i in range(10)]}
     words = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-    packfile.save(
-        Program(program.ops, program.names, words, 1.0, {card.KEY: plain}), tmp_path / "words.bcnn"
-    )
+    packfile.save(Program(program.ops, program.names, words, 1.0, {card.KEY: plain}), tmp_path / "words.bcnn")
     for split in ("train", "val"):
         for i in range(10):
             (tmp_path / split / f"n{i:08}").mkdir(parents=True)

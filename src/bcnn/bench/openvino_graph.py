@@ -90,7 +90,7 @@ def _branch(op: ops.BinaryConv, branch: ops.Branch, x: Any) -> Any:
     low = _channelwise(np.nextafter(branch.threshold, np.float32(-np.inf)))
     zero, one = (np.full((1, 1, 1, 1), value, np.float32) for value in (0, 1))
     bits = opset8.fake_quantize(x, low, low, zero, one, 2)
-    o, taps = branch.weight.shape[:2]
+    o = len(branch.weight)
     by_channel = unpack_bits(branch.weight, op.reads).transpose(0, 2, 1)  # O,T,K -> O,K,T
     stream = np.packbits(by_channel.reshape(-1), bitorder="little")
     tensor = openvino.Tensor(stream, openvino.Shape([o, op.reads, *op.window.kernel]), openvino.Type.u1)

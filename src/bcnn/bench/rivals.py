@@ -127,7 +127,9 @@ def job_of(config: NetworkConfig, threads: int = 1) -> Job:
         from bcnn.bench.pytorch import program_of, sample_network
     except ModuleNotFoundError as error:
         shown = ", ".join(shipped.names())
-        raise UserError(f"to time a preset or config: {missing(error)}; or time a packed file, such as {shown}") from None
+        raise UserError(
+            f"to time a preset or config: {missing(error)}; or time a packed file, such as {shown}"
+        ) from None
     network = sample_network(config)
     return Job(program_of(network), sample_image(*config.image_size), threads, network)
 
