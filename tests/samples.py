@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -81,21 +82,23 @@ def every_op(labels: tuple[str, ...] = ("cat", "dög", "鳥"), provenance: dict[
     same = ops.Window((3, 3), (1, 1), (1, 1, 1, 1))
     depth = add(ops.Conv(stem, 40, floats(rng, 3, 3, 1, 40), floats(rng, 40), same, 40))
     wide = branch(rng, 40, 10, taps=9, groups=2)
-    pixels = (ops.Affine(floats(rng, 10), None), ops.Affine(None, floats(rng, 10)), ops.ReLU())
+    wide = dataclasses.replace(wide, offset=wide.scale * np.float32(-90))  # around zero: n is 90 of 180 on average
+    pixels = (ops.Affine(np.full(10, 0.25, np.float32), None), ops.Affine(None, floats(rng, 10)), ops.ReLU())
     padded = ops.Window((3, 3), (1, 1), (2, 2, 2, 2), (2, 2))
     conv = add(ops.BinaryConv(depth, 40, (wide,), padded, 2, pixels))
     down = ops.Window((2, 2), (2, 2))
     pool = add(ops.MaxPool(conv, down))
     mean = add(ops.AvgPool(conv, ops.Window((3, 3), (2, 2), (1, 1, 1, 1)), True))
-    joined = add(ops.Concat((pool, mean)))
-    chosen = add(ops.Select(joined, np.array([3, 0, 19, 7], np.int32)))
+    signs = add(ops.Pointwise(pool, 10, (ops.Sign(floats(rng, 10)),)))
+    joined = add(ops.Concat((signs, mean)))
+    chosen = add(ops.Select(joined, np.array([3, 0, 19, 14], np.int32)))
     large = add(ops.Upsample(chosen, (2, 2)))
     fewer = add(ops.ChannelAvg(conv, 4))
     constant = add(ops.Constant(floats(rng, 8, 8, 4)))
-    clip = ops.Clip(np.array([-2, 2], np.float32))
+    clip = ops.Clip(np.array([-8, 8], np.float32))
     squeezed = add(ops.GlobalAvgPool(large))
     gate = add(ops.Linear(squeezed, floats(rng, 4, 4), floats(rng, 4), (ops.Sigmoid(),)))
-    endings = (ops.Add(fewer, 4), ops.Gate(gate), clip, ops.Add(constant, 4), ops.Sign(floats(rng, 4)))
+    endings = (ops.Add(fewer, 4), ops.Gate(gate), clip, ops.Add(constant, 4))
     last = add(ops.Pointwise(large, 4, endings))
     last = add(ops.GlobalAvgPool(last))
     add(ops.Linear(last, floats(rng, 4, 3), floats(rng, 3)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import importlib.util
 import json
 import sys
@@ -14,18 +15,42 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import samples
 from bcnn.bench import rivals, timing
 from bcnn.bench.check import WrongResultError, check_maps
 from bcnn.bench.rival import Job, Rival, SkippedError
-from bcnn.bench.sample import sample_image, sample_program
+from bcnn.bench.sample import sample_image
+from bcnn.errors import UserError
 from bcnn.nets.config import Level, NetworkConfig
+from bcnn.program import ops as o
 from bcnn.program.interpret import interpret_maps
 
 
 def tiny(**changes: Any) -> Job:
-    """Every kind of op and block: replication, a down and a normal block, a decoder."""
+    """Every kind of block: replication, a down and a normal block, a decoder."""
     config = NetworkConfig(name="tiny", image_size=(8, 8), classes=5, levels=(Level(2),)).replace(**changes)
-    return Job(sample_program(config), sample_image(8, 8))
+    return rivals.job_of(config)
+
+
+def drawn(*ops: o.Op) -> Job:
+    """Ops on a map of 9 x 11."""
+    program = samples.program(*ops, o.GlobalAvgPool(len(ops)), height=9, width=11)
+    return Job(program, sample_image(9, 11))
+
+
+def conv(source: int, k: int, out: int, pad: int | None = None, stride: int = 1, after: tuple[Any, ...] = ()) -> o.Op:
+    """A binary 3x3 convolution. Its numbers lie on no grid: where values meet their thresholds exactly, rounding decides."""
+    rng = np.random.default_rng(source)
+    window = o.Window((3, 3), (stride, stride), (1, 1, 1, 1))
+    scale = rng.standard_normal(out).astype(np.float32) / np.float32(3 * k**0.5)
+    branch = dataclasses.replace(
+        samples.branch(rng, k, out, taps=9),
+        threshold=rng.standard_normal(k).astype(np.float32),
+        scale=scale,
+        offset=scale * np.float32(-4.5 * k) + rng.standard_normal(out).astype(np.float32),
+        pad=None if pad is None else np.array([pad], np.uint32),
+    )
+    return o.BinaryConv(source, k, (branch,), window, after=after)
 
 
 @pytest.mark.parametrize("products", ["float", "integer"])
@@ -57,6 +82,46 @@ def test_onnx_model_on_standard_operators_reads_shifted_pixels_and_slopes_above_
         check_maps(program, image, nhwc_maps(values[1:], products))
 
 
+@pytest.mark.parametrize("products", ["float", "integer"])
+def test_onnx_model_makes_every_map_of_every_kind_of_op(products: Any) -> None:
+    pytest.importorskip("onnxruntime")
+    from bcnn.bench.onnx_graph import onnx_model
+    from bcnn.bench.onnx_runtime import nhwc_maps, session
+
+    program, image = samples.every_op(), sample_image(8, 8)
+    values = session(onnx_model(program, products, maps=True), 1).run(None, {"image": image[None]})
+    assert "17 of 17 maps" in check_maps(program, image, nhwc_maps(values[1:], products))
+
+
+WIDE = (
+    conv(0, 16, 16, after=(o.PReLU(np.full(16, 0.25, np.float32)),)),
+    conv(1, 16, 24, stride=2),
+    conv(2, 24, 24, pad=0),  # -1 outside the map
+    conv(3, 24, 24, pad=(1 << 24) - 1),  # +1
+    o.MaxPool(4, o.Window((3, 3), (1, 1), (1, 1, 1, 1))),
+    o.AvgPool(5, o.Window((3, 3), (2, 2), (1, 1, 1, 1)), True),
+)
+
+
+@pytest.mark.parametrize(
+    "runtime", ["ONNX Runtime, float Conv", "ONNX Runtime, MatMulInteger", "OpenVINO, BinaryConvolution"]
+)
+def test_rivals_compute_binary_convolutions_of_nine_taps_with_every_padding(runtime: str) -> None:
+    pytest.importorskip("onnxruntime" if "ONNX" in runtime else "openvino")
+    assert "8 of 8 maps" in rivals.MAKERS[runtime](drawn(*WIDE)).checked
+
+
+def test_openvino_skips_what_it_cannot_say_with_a_reason() -> None:
+    pytest.importorskip("openvino")
+    makers = {"OpenVINO, BinaryConvolution": rivals.MAKERS["OpenVINO, BinaryConvolution"]}
+    for op, reason in (
+        (conv(0, 16, 16, pad=5), "pads all channels with one value"),
+        (o.Upsample(0, (2, 2)), "Upsample is not built for OpenVINO"),
+        (o.BinaryConv(0, 9, (samples.branch(np.random.default_rng(0), 9, 8),)), "divisible by 8"),
+    ):
+        assert reason in rivals.contest(drawn(op), 1, makers).skipped["OpenVINO, BinaryConvolution"]
+
+
 def test_openvino_model_makes_every_map_on_binary_primitives() -> None:
     openvino_runtime = pytest.importorskip("bcnn.bench.openvino_runtime")
     job = tiny(branches=2)
@@ -83,7 +148,7 @@ def test_check_names_the_op_with_one_wrong_sign() -> None:
     op = job.program.ops[1]
     maps[1] = maps[1].copy()
     maps[1][3, 4, 5] += abs(op.branches[0].scale[5])  # n off by one
-    with pytest.raises(WrongResultError, match=r"op 1 \(stem.0.conv1\)"):
+    with pytest.raises(WrongResultError, match=r"op 1 \(stem.0.conv1"):
         check_maps(job.program, job.image, maps)
 
 
@@ -130,7 +195,7 @@ def test_missing_and_wrong_rivals_become_lines_and_the_others_run(monkeypatch: p
 
     monkeypatch.setattr(builtins, "__import__", without_openvino)
     makers = {rivals.ENGINE: ours, "absent": absent, "unfit": unfit, "wrong": wrong}
-    result = rivals.contest(tiny(), 2, makers)
+    result = rivals.contest(drawn(*WIDE), 2, makers)
     text = result.text()
     assert "absent: skipped, openvino is not installed; pip install 'bcnn[bench]'" in text
     assert "unfit: skipped, one core" in text
@@ -139,9 +204,17 @@ def test_missing_and_wrong_rivals_become_lines_and_the_others_run(monkeypatch: p
     assert json.loads(result.json())["rows"][0]["times"]["samples"] == 2
 
 
+def test_a_preset_without_torch_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "bcnn.bench.pytorch", None)  # importing it fails
+    with pytest.raises(
+        UserError, match=r"to time a preset or config: .*; or time a packed file, such as cifar10, digits"
+    ):
+        rivals.job("imagenet-p2")
+
+
 def test_a_packed_file_without_its_config_skips_torch_with_a_reason() -> None:
     pytest.importorskip("torch")
-    result = rivals.contest(tiny(), 1, {"PyTorch, eager": rivals.MAKERS["PyTorch, eager"]})
+    result = rivals.contest(drawn(*WIDE), 1, {"PyTorch, eager": rivals.MAKERS["PyTorch, eager"]})
     assert "does not say of which config it is" in result.skipped["PyTorch, eager"]
 
 
@@ -192,7 +265,7 @@ def test_profile_holds_late_levels_against_the_peak_of_xor_and_popcount() -> Non
     from bcnn.bench import ops
 
     wide = NetworkConfig(name="wide", image_size=(4, 4), classes=4, stem=Level(1, 1, 64), levels=())
-    profile = ops.profile(engine.Engine(sample_program(wide), threads=1), sample_image(4, 4), repeats=2)
+    profile = ops.profile(engine.Engine(rivals.job_of(wide).program, threads=1), sample_image(4, 4), repeats=2)
     assert profile.late_gmacs > 0
     assert profile.popcount_peak > 0
     assert f"{profile.late_gmacs / profile.popcount_peak:.0%} of the first peak" in profile.text()

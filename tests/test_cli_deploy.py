@@ -16,6 +16,7 @@ from bcnn.cli.app import app
 from bcnn.deploy import packfile
 from bcnn.errors import UserError
 from bcnn.program.lower import lower
+from bcnn.program.program import Limits
 
 torch.set_num_threads(1)
 
@@ -28,10 +29,7 @@ def _wide_terminal(monkeypatch):
 @pytest.fixture
 def model(tmp_path):
     path = tmp_path / "model.bcnn"
-    program = lower(
-        samples.network(), samples.MEAN, samples.STD, ("[red]", "dog", "bird"), 1.0, {"recipe": "[b]none[/b]"}
-    )
-    packfile.save(program, path)
+    packfile.save(samples.every_op(("[red]", "dog", "bird"), {"recipe": "[b]none[/b]"}), path)
     return path
 
 
@@ -81,10 +79,14 @@ def test_pack_of_a_network_with_real_weights_says_which_layer(tmp_path, monkeypa
 def test_info_shows_ops_sizes_and_provenance(model):
     text = run("info", model).output
     sizes = packfile.open_packed(model).sizes
-    for size in (sizes.binary_weights, sizes.real_parameters, sizes.header, sizes.total):
-        assert f"{size:,}" in text
-    assert "level1.1.conv3" in text
-    assert "8,8,8" in text
+    rows = [sizes.binary_weights, sizes.real_parameters, sizes.indices, sizes.test_logits]
+    rows += [sizes.header - sizes.provenance, sizes.provenance]
+    shown = [int(row.split("│")[2].replace(",", "")) for row in text.splitlines() if row.startswith("│")]
+    assert shown == [*rows, sizes.total]
+    assert sum(rows) == sizes.total == model.stat().st_size  # every byte is accounted for
+    assert "layer4.binaryconv" in text
+    assert "8,8,40" in text
+    assert "9+10+13+11" in text  # the maps that the last Pointwise reads
     assert "[b]none[/b]" in text  # markup in a file is text
     assert "Hashes: all" in text
 
@@ -115,9 +117,18 @@ def test_verify_exits_with_0_when_all_pass_and_1_when_not(model, monkeypatch):
     assert "FAIL  file" in run("verify", model, code=1).output
 
 
+def test_a_file_beyond_the_limits_says_how_to_open_it(model, monkeypatch):
+    monkeypatch.setattr(packfile, "Limits", lambda: Limits(ops=5))
+    with pytest.raises(UserError, match=r"17 ops; the limit is 5 .* set BCNN_LIMITS=off"):
+        run("info", model)
+    monkeypatch.setenv("BCNN_LIMITS", "off")
+    assert "Hashes: all 20 are right" in run("info", model).output
+
+
 def test_verify_with_a_checkpoint_and_data(model, photo, monkeypatch):
     standins.use_engine(monkeypatch)
     standins.use_checkpoint(monkeypatch, samples.network())
+    packfile.save(lower(samples.network(), samples.MEAN, samples.STD, ("a", "b", "c")), model)
     text = run("verify", model, "--checkpoint", "runs/tiny", "--data", photo.parent).output
     assert "equal its modules up to rounding" in text
     assert "1 of 1 images" in text

@@ -1,7 +1,7 @@
 """Programs survive a round trip bit for bit, files have the promised size to the byte, and a write happens whole or not at all."""
 
-import dataclasses
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -18,16 +18,16 @@ from bcnn import files
 from bcnn.deploy import packfile
 from bcnn.errors import UserError
 from bcnn.nets.config import preset
-from bcnn.program import program as p
+from bcnn.program import ops
 from bcnn.program.interpret import interpret
-from bcnn.program.lower import lower
+from bcnn.program.program import Limits, Program
 
-LABELS = ("cat", "dög", "鳥")
+PROVENANCE = {"accuracy": 0.5, "config": {"P": [1, None, "ü"]}}
 
 
 @pytest.fixture(scope="module")
 def program():
-    return lower(samples.network(), samples.MEAN, samples.STD, LABELS, 0.875, {"accuracy": 0.5, "config": {"P": [1]}})
+    return samples.every_op(provenance=PROVENANCE)
 
 
 @pytest.fixture
@@ -37,33 +37,24 @@ def model(program, tmp_path):
 
 
 def assert_same(one, other):
-    """Two ops or branches are equal in every field."""
+    """Two ops, branches, endings or windows are equal in every field."""
     assert type(one) is type(other)
-    for field in dataclasses.fields(one):
-        a, b = getattr(one, field.name), getattr(other, field.name)
+    for (name, _, a), (_, _, b) in zip(one.fields(), other.fields(), strict=True):
         if isinstance(a, np.ndarray):
             assert a.dtype == b.dtype
             assert a.shape == b.shape
-            assert a.tobytes() == b.tobytes(), field.name
-        elif field.name == "branches":
+            assert a.tobytes() == b.tobytes(), name
+        elif isinstance(a, tuple) and a and isinstance(a[0], ops.Part):
             for x, y in zip(a, b, strict=True):
                 assert_same(x, y)
+        elif isinstance(a, ops.Part):
+            assert_same(a, b)
         else:
-            assert a == b, field.name
+            assert a == b, name
 
 
-CONFIGS = {
-    "tiny": samples.TINY,
-    "P=2, PReLU in the module": samples.TINY.replace(branches=2, prelu="module", intensity=False),
-    "shifts, R below one": samples.TINY.replace(levels=[{"filter": 3}, {"replicate": 0.4, "stride": 1}]),
-}
-
-
-@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
-def test_round_trip_keeps_every_bit(config, tmp_path):
-    program = lower(samples.network(config), samples.MEAN, samples.STD, LABELS, 0.9, {"a": [1, None, "x"]})
-    packfile.save(program, tmp_path / "m.bcnn")
-    again = packfile.read(tmp_path / "m.bcnn")
+def test_round_trip_keeps_every_bit_of_every_kind_of_op(program, model):
+    again = packfile.read(model)
     for one, other in zip(program.ops, again.ops, strict=True):
         assert_same(one, other)
     for what in ("names", "labels", "crop", "provenance", "shapes"):
@@ -72,12 +63,26 @@ def test_round_trip_keeps_every_bit(config, tmp_path):
     assert np.array_equal(interpret(program, image), interpret(again, image))
 
 
-@pytest.mark.parametrize("k", [1, 31, 33, 65])
-def test_round_trip_of_channel_counts_that_do_not_fill_words(k, tmp_path):
+@pytest.mark.parametrize("k", [1, 31, 32, 33, 65])
+@pytest.mark.parametrize("taps", [1, 9])
+def test_round_trip_of_channel_counts_that_do_not_fill_words(k, taps, tmp_path):
     rng = np.random.default_rng(k)
-    op = p.BinaryConv(0, (samples.branch(rng, max(3, k), 5, (1, -1)),), identity=False)
-    packfile.save(samples.program(op), tmp_path / "m.bcnn")
+    window = ops.Window((3, 3), (1, 1), (1, 1, 1, 1)) if taps == 9 else ops.Window()
+    k = max(3, k)
+    op = ops.BinaryConv(0, k, (samples.branch(rng, k, 5, (1, -1), taps),), window)
+    sizes = packfile.save(samples.program(op), tmp_path / "m.bcnn")
     assert_same(packfile.read(tmp_path / "m.bcnn").ops[1], op)
+    assert sizes.binary_weights <= -(-5 * taps * k // 8) + -(-k // 8)  # weights, and a pad of a bit a channel
+
+
+@pytest.mark.parametrize("k", [33, 64])
+def test_channels_whose_bits_are_all_zero_come_back(k, tmp_path):
+    branch = samples.branch(np.random.default_rng(0), k, 3)
+    branch.weight[...] = 0
+    packfile.save(samples.program(ops.BinaryConv(0, k, (branch,))), tmp_path / "m.bcnn")
+    again = packfile.read(tmp_path / "m.bcnn").ops[1].branches[0].weight
+    assert again.shape == branch.weight.shape
+    assert not again.any()
 
 
 def test_the_same_program_gives_the_same_file(program, tmp_path, model):
@@ -85,41 +90,53 @@ def test_the_same_program_gives_the_same_file(program, tmp_path, model):
     assert (tmp_path / "again.bcnn").read_bytes() == model.read_bytes()
 
 
-def test_size_is_bits_and_real_parameters_and_header_to_the_byte(program, model):
+def test_size_is_bits_and_numbers_and_header_to_the_byte(program, model):
     sizes = packfile.open_packed(model).sizes
-    raw = model.read_bytes()
-    assert sizes.total == len(raw)
-    assert sizes.header == 8 + int.from_bytes(raw[:8], "little")
-    counts = [packfile.parameters(op) for op in program.ops]
-    assert sum(binary for binary, _ in counts) == p.binary_weights(program)
-    assert sizes.binary_weights == sum(
-        -(-b.scale.size * b.threshold.size // 8) for op in program.ops for b in getattr(op, "branches", ())
-    )
-    assert sizes.real_parameters == 4 * sum(real for _, real in counts)
+    assert sizes.total == model.stat().st_size
+    arrays = [array for op in program.ops for array in op.arrays()]
+    weights = sum(counts.binary_params for counts in program.counts())
+    assert weights == 40 * 40 * 2 + 10 * 9 * 20
+    assert sizes.binary_weights == weights // 8 + 40 // 8  # and the pad of the shifted branch
+    assert sizes.real_parameters == 4 * sum(array.size for array in arrays if array.dtype == np.float32)
+    assert sizes.indices == 4 * 4
     assert sizes.test_logits == 2 * 3 * 4
+    assert sizes.provenance == len(json.dumps(PROVENANCE, separators=(",", ":"), ensure_ascii=False).encode())
+    assert sizes.header < 2500 + sizes.provenance
 
 
 def test_size_of_the_papers_network_is_what_the_paper_counts(tmp_path):
-    from bcnn.nets.bcnn import Network
+    import torch
 
+    from bcnn.nets.bcnn import Network
+    from bcnn.program.lower import lower
+
+    torch.set_num_threads(1)
     config = preset("imagenet")
-    program = lower(Network(config), samples.MEAN, samples.STD)
+    program = lower(Network(config).eval(), samples.MEAN, samples.STD)
     sizes = packfile.save(program, tmp_path / "m.bcnn", test_seeds=())
     folded = sum(block.channels for block in config.plan())  # scales of the depth wise batch norms, now in the weights
     normalisation = 9  # scale, offset and intensity, three each
     assert sizes.binary_weights == 9_042_944 // 8
     assert sizes.real_parameters == 4 * (1_148_168 - folded + normalisation)
     assert sizes.test_logits == 0
+    assert sizes.header < 8000
     assert sizes.total == (tmp_path / "m.bcnn").stat().st_size
+
+
+def test_what_has_its_default_is_left_out_of_the_text(tmp_path):
+    packfile.save(samples.program(ops.MaxPool(0, ops.Window()), ops.GlobalAvgPool(1)), tmp_path / "m.bcnn")
+    text = json.loads(bytes(safetensors.numpy.load_file(tmp_path / "m.bcnn")["program"]))
+    assert text["ops"] == [["Input", 4, 4, 3, 3], ["MaxPool", 0, []], ["GlobalAvgPool", 1]]
 
 
 def test_everyones_tools_can_read_the_file(model):
     tensors = safetensors.numpy.load_file(model)
     packed = packfile.open_packed(model)
-    assert set(tensors) == set(packed.hashes)
-    assert np.array_equal(tensors["1.branches.0.threshold"], packed.program.ops[1].branches[0].threshold)
+    assert set(tensors) == {"f32", "i32", "bits", "test", "program", "provenance", "hashes"}
+    assert np.array_equal(tensors["f32"][:3], packed.program.ops[0].scale)
+    assert np.array_equal(tensors["i32"], [3, 0, 19, 14])
     with safe_open(model, "np") as file:
-        assert file.metadata()["format"] == packfile.FORMAT
+        assert file.metadata() == {"format": packfile.FORMAT}
 
 
 def test_test_vectors_hold_the_interpreters_logits(model):
@@ -147,6 +164,9 @@ VECTOR_1 = [254, 91, 103, 241, 196, 56, 135, 217, 66, 22, 27, 87]
         ("labels", {"labels": ("a", "b", "\x1b[31m")}),
         ("names", {"names": None}),
         ("provenance", {"provenance": {"x": {1, 2}}}),
+        ("provenance", {"provenance": {"x": float("nan")}}),
+        ("provenance", {"provenance": {"x": "\ud800"}}),
+        ("provenance", {"provenance": {"x": "y" * (1 << 23)}}),
     ],
 )
 def test_what_cannot_be_stored_is_an_error(program, tmp_path, what, change):
@@ -154,7 +174,7 @@ def test_what_cannot_be_stored_is_an_error(program, tmp_path, what, change):
         change = {"names": ("\n", *program.names[1:])}
     fields = {"labels": program.labels, "names": program.names, "provenance": program.provenance, **change}
     with pytest.raises(UserError, match=what):
-        packfile.save(p.Program(program.ops, crop=1.0, **fields), tmp_path / "m.bcnn")
+        packfile.save(Program(program.ops, crop=1.0, **fields), tmp_path / "m.bcnn")
     assert not list(tmp_path.iterdir())
 
 
@@ -202,19 +222,33 @@ def test_new_file_has_the_usual_permissions(model):
 # --- opening ----------------------------------------------------------------------------------------------------------
 
 
-def test_one_flipped_weight_bit_is_found_by_the_hash(model):
+@pytest.mark.parametrize(("stream", "op"), [("bits", 3), ("f32", 16), ("i32", 8)])
+def test_one_flipped_bit_is_found_by_the_hash_of_its_op(model, stream, op):
     raw = bytearray(model.read_bytes())
-    raw[-1] ^= 1  # bits are stored last
+    length = int.from_bytes(raw[:8], "little")
+    end = json.loads(raw[8 : 8 + length])[stream]["data_offsets"][1]
+    raw[8 + length + end - 1] ^= 1
     model.write_bytes(raw)
-    with pytest.raises(UserError, match=r"model.bcnn: tensor '.*weight' does not match its hash"):
+    with pytest.raises(UserError, match=rf"model.bcnn: op {op} \(layer{op + 1}\.\w+\) does not match its hash"):
+        packfile.read(model)
+
+
+@pytest.mark.parametrize("tensor", ["test", "program", "provenance", "hashes"])
+def test_one_flipped_bit_outside_of_the_parameters_is_found(model, tensor):
+    raw = bytearray(model.read_bytes())
+    length = int.from_bytes(raw[:8], "little")
+    end = json.loads(raw[8 : 8 + length])[tensor]["data_offsets"][1]
+    raw[8 + length + end - 1] ^= 1
+    model.write_bytes(raw)
+    named = "provenance" if tensor == "hashes" else tensor  # the last hash is that of the provenance
+    with pytest.raises(UserError, match=rf"model.bcnn: tensor '{named}' does not match its hash"):
         packfile.read(model)
 
 
 def test_arrays_of_a_read_program_are_aligned_and_our_own(model):
     for op in packfile.read(model).ops:
-        for part in (op, *getattr(op, "branches", ())):
-            for array in vars(part).values():
-                assert not isinstance(array, np.ndarray) or array.flags.carray
+        for array in op.arrays():
+            assert array.flags.carray
 
 
 @pytest.mark.parametrize(("path", "words"), [("missing.bcnn", "No such file"), (".", "is a folder")])
@@ -229,11 +263,31 @@ def test_a_safetensors_file_of_another_kind_says_how_to_make_one_of_ours(tmp_pat
         packfile.read(tmp_path / "w.safetensors")
 
 
-def test_a_future_format_says_what_to_do(tmp_path, program, monkeypatch):
-    monkeypatch.setattr(packfile, "FORMAT", "2")
+@pytest.mark.parametrize("other", ["1", "3", "two"])
+def test_another_format_says_what_to_do(tmp_path, program, monkeypatch, other):
+    monkeypatch.setattr(packfile, "FORMAT", other)
     packfile.save(program, tmp_path / "m.bcnn")
-    monkeypatch.setattr(packfile, "FORMAT", "1")
-    with pytest.raises(UserError, match="format '2', this build reads 1; pack the checkpoint again"):
+    monkeypatch.undo()
+    with pytest.raises(
+        UserError, match=f"format '{other}', this build reads 2; pack the checkpoint again with `bcnn pack`"
+    ):
+        packfile.read(tmp_path / "m.bcnn")
+
+
+def test_a_program_that_costs_too_much_is_refused_unless_the_limits_are_raised(tmp_path, monkeypatch):
+    pools = [ops.MaxPool(index, ops.Window()) for index in range(300)]
+    few = Limits(ops=100)
+    packfile.save(samples.program(*pools), tmp_path / "m.bcnn", test_seeds=())
+    assert len(packfile.read(tmp_path / "m.bcnn").ops) == 301
+    with pytest.raises(UserError, match=r"301 ops; the limit is 100 .*if you trust the file, set BCNN_LIMITS=off"):
+        packfile.read(tmp_path / "m.bcnn", few)
+    monkeypatch.setattr(packfile, "Limits", lambda: few)
+    with pytest.raises(UserError, match="the limit is 100"):
+        packfile.read(tmp_path / "m.bcnn")
+    monkeypatch.setenv("BCNN_LIMITS", "off")
+    assert len(packfile.read(tmp_path / "m.bcnn").ops) == 301
+    monkeypatch.setenv("BCNN_LIMITS", "none")
+    with pytest.raises(UserError, match="BCNN_LIMITS is 'none', not on or off"):
         packfile.read(tmp_path / "m.bcnn")
 
 

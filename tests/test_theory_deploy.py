@@ -8,7 +8,7 @@ import torch
 
 from bcnn.deploy import packfile
 from bcnn.errors import UserError
-from bcnn.program import program as p
+from bcnn.program import ops
 from bcnn.program.compare import compare
 from bcnn.program.interpret import interpret
 from bcnn.theory import approximate, budget, error_bound, evaluate, levels, lower, pixels
@@ -77,8 +77,9 @@ def test_points_become_their_nearest_pixels() -> None:
 
 def test_it_is_binary_convolutions_without_identity_and_packs_to_a_bit_a_weight(tmp_path) -> None:
     _, network, program, _ = build(1)
-    assert [type(op) for op in program.ops] == [p.Input] + [p.BinaryConv] * 3
-    assert p.binary_weights(program) == network.plan.binary_weights == budget(network.plan).counts.binary_params
+    assert [type(op) for op in program.ops] == [ops.Input] + [ops.BinaryConv] * 3
+    weights = sum(counts.binary_params for counts in program.counts())
+    assert weights == network.plan.binary_weights == budget(network.plan).counts.binary_params
     sizes = packfile.save(program, tmp_path / "sine.bcnn")
     assert sizes.binary_weights <= network.plan.binary_weights / 8 + 4
     again = packfile.read(tmp_path / "sine.bcnn")

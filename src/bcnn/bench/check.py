@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from bcnn.images import Pixels
-from bcnn.program import program as p
-from bcnn.program.interpret import input_map, run_op
+from bcnn.program.interpret import run_op
+from bcnn.program.ops import Floats
+from bcnn.program.program import Program
 
 # Of the largest value of a map. Sums of up to 1024 float32 terms in another order, with or without fused multiply-add, differ by
 # a few 1e-6; one wrong sign in a dot over 1024 channels moves a value by 2 scale = 4 / 32, over 1e-2 of the largest.
@@ -24,15 +25,21 @@ class WrongResultError(Exception):
     """A rival that does not compute the network: it must not be timed."""
 
 
-def check_maps(program: p.Program, image: Pixels, maps: Sequence[p.Floats | None]) -> str:
+def check_logits(timed: Floats, checked: Floats) -> None:
+    """A model that shows its maps may be compiled otherwise than the one that is timed: the same up to the rounding of an op."""
+    if not np.abs(timed - checked).max() <= TOLERANCE * np.abs(checked).max():  # written so that NaN fails
+        raise WrongResultError("logits of the timed model are not those of the checked one")
+
+
+def check_maps(program: Program, image: Pixels, maps: Sequence[Floats | None]) -> str:
     """`maps[i]` is the rival's H,W,C map i, or None where it does not show one: then the interpreter's takes its place.
 
     Returns the sentence for the table; raises `WrongResultError` naming the first op that differs.
     """
-    known: list[p.Floats] = []
+    known: list[Floats] = []
     compared, worst = 0, 0.0
     for index, (op, got) in enumerate(zip(program.ops, maps, strict=True)):
-        want = input_map(op, image) if isinstance(op, p.Input) else run_op(op, known)
+        want = run_op(op, known if index else [image])  # type: ignore[list-item]
         known.append(want if got is None else np.ascontiguousarray(got, dtype=np.float32).reshape(want.shape))
         if got is not None:
             error = float(np.abs(known[-1] - want).max() / np.abs(want).max())

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import onnx
 import onnxruntime
 
-from bcnn.bench.check import WrongResultError, check_maps
+from bcnn.bench.check import check_logits, check_maps
 from bcnn.bench.onnx_graph import Products, onnx_model
 from bcnn.bench.rival import Job, Rival
-from bcnn.program import program as p
+from bcnn.program.ops import Floats
 
 NAMES: dict[Products, str] = {"float": "ONNX Runtime, float Conv", "integer": "ONNX Runtime, MatMulInteger"}
 
@@ -27,7 +26,7 @@ def session(model: onnx.ModelProto, threads: int) -> Any:
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
-def nhwc_maps(values: list[Any], products: Products) -> list[p.Floats]:
+def nhwc_maps(values: list[Any], products: Products) -> list[Floats]:
     """1,C,H,W or 1,H,W,C -> H,W,C."""
     return [value[0] if products == "integer" else value[0].transpose(1, 2, 0) for value in values]
 
@@ -38,8 +37,6 @@ def binary_network(job: Job, products: Products) -> Rival:
     values = session(onnx_model(job.program, products, maps=True, contrib=contrib), job.threads).run(None, feed)
     checked = check_maps(job.program, job.image, nhwc_maps(values[1:], products))
     timed = session(onnx_model(job.program, products, contrib=contrib), job.threads)
-    logits = timed.run(None, feed)[0]
-    if not np.array_equal(logits, values[0]):
-        raise WrongResultError("logits of the timed model are not those of the checked one")
+    check_logits(timed.run(None, feed)[0], values[0])
     computes = "the same network, " + ("float32" if products == "float" else "uint8 bits x int8 +-1, rest float32")
     return Rival(NAMES[products], computes, lambda: timed.run(None, feed), checked)

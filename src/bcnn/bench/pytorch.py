@@ -21,8 +21,7 @@ from bcnn.nets.bcnn import Network
 from bcnn.nets.binarize import sign
 from bcnn.nets.config import NetworkConfig
 from bcnn.nets.layers import Branch
-from bcnn.program.compare import compare, first_difference, normalised
-from bcnn.program.lower import lower
+from bcnn.program.lower import lower, normalised
 from bcnn.program.program import Program
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
@@ -83,6 +82,8 @@ def eager(job: Job) -> Rival:
     _threads(job)
     runs = {name: _call(_FromBytes(job.network, layout), job.image) for name, layout in LAYOUTS.items()}
     best = _fastest(runs, job.threads)
+    from bcnn.program.compare import compare, first_difference
+
     differ = first_difference(compare(job.network, job.program, job.image, MEAN, STD))
     if differ is not None:
         raise WrongResultError(f"torch and program differ at {differ.name} by {differ.error:.1e}")

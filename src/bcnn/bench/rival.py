@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bcnn.images import Pixels
-from bcnn.program import program as p
+from bcnn.program.program import Program
 
 
 class SkippedError(Exception):
@@ -18,7 +18,7 @@ class SkippedError(Exception):
 class Job:
     """One image through one network."""
 
-    program: p.Program
+    program: Program
     image: Pixels  # H,W,3
     threads: int = 1
     network: Any = None  # the torch network that the program was lowered from, if there is one

@@ -17,9 +17,10 @@ import numpy as np
 
 from bcnn.bench.check import WrongResultError
 from bcnn.bench.rival import Job, Rival, SkippedError
-from bcnn.bench.sample import sample_image, sample_program
+from bcnn.bench.sample import sample_image
 from bcnn.bench.timing import Times, facts, interleave
 from bcnn.deploy import packfile, shipped
+from bcnn.errors import UserError
 from bcnn.nets.config import PRESETS, NetworkConfig, from_dict, resolve
 
 Maker = Callable[[Job], Rival]
@@ -121,14 +122,16 @@ def job(model: str, threads: int = 1) -> Job:
 
 
 def job_of(config: NetworkConfig, threads: int = 1) -> Job:
-    """A config with random parameters: as a torch network where torch is installed, else as a program only."""
-    image = sample_image(*config.image_size)
+    """A config as a torch network with random parameters, and the program that it lowers to."""
     try:
         from bcnn.bench.pytorch import program_of, sample_network
-    except ModuleNotFoundError:
-        return Job(sample_program(config), image, threads)
+    except ModuleNotFoundError as error:
+        shown = ", ".join(shipped.names())
+        raise UserError(
+            f"to time a preset or config: {missing(error)}; or time a packed file, such as {shown}"
+        ) from None
     network = sample_network(config)
-    return Job(program_of(network), image, threads, network)
+    return Job(program_of(network), sample_image(*config.image_size), threads, network)
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,9 @@ class Text:
 
 def save(program: Program, path: str | Path, test_seeds: tuple[int, ...] = (0, 1)) -> Sizes:
     """Write a program; the file appears complete or not at all."""
-    names, labels = (_words(list(words), what) for words, what in ((program.names, "names"), (program.labels, "labels")))
+    names, labels = (
+        _words(list(words), what) for words, what in ((program.names, "names"), (program.labels, "labels"))
+    )
     writer = Writer()
     text = Text([writer.op(op) for op in program.ops], names, labels, program.crop, list(test_seeds))
     tensors: dict[str, NDArray[Any]] = {
@@ -154,8 +156,8 @@ def _packed(container: Container, header: int, limits: Limits) -> Packed:
     reader = Reader(tensors)
     where = [f"op {index} ({name:.80})" for index, name in enumerate(names)]
     ops = tuple(reader.op(op, place, hashed) for op, place, hashed in zip(text.ops, where, rows, strict=False))
-    reader.finish()
     program = Program(ops, names, labels, text.crop, provenance, limits)
+    reader.finish()
     hashes = dict(zip([*where, LOGITS, PROGRAM, PROVENANCE], (row.hex() for row in rows), strict=True))
     return Packed(program, *_tests(text, tensors.get(LOGITS), program), hashes, _sizes(tensors, header))
 
@@ -172,7 +174,9 @@ def _check_tensors(tensors: dict[str, NDArray[Any]]) -> None:
             raise UserError(f"it has a tensor {shown(name, 80)}, which no packed file has")
         dimensions = 2 if name in (LOGITS, HASHES) else 1
         if tensor.dtype != known[name] or tensor.ndim != dimensions or not tensor.size:
-            raise UserError(f"tensor {name!r} is {tensor.dtype} {tensor.shape}, not {known[name]} of {dimensions} sides")
+            raise UserError(
+                f"tensor {name!r} is {tensor.dtype} {tensor.shape}, not {known[name]} of {dimensions} sides"
+            )
     for name in (PROGRAM, PROVENANCE):
         if tensors[name].size > MAX_TEXT:
             raise UserError(f"tensor {name!r} has {tensors[name].size} bytes, more than the {MAX_TEXT} of the format")

@@ -68,6 +68,10 @@ def two_levels(x: Tensor) -> tuple[float, float] | None:
     return (low, high) if bool(fits.all()) else None
 
 
+def _one_level(x: Tensor) -> bool:
+    return x.numel() > 0 and x.dtype == torch.float32 and bool((x == x.flatten()[0]).all())
+
+
 def pointwise(node: Node, value: Value) -> bool:
     """Whether `value` is made value by value from what its node reads."""
     if value.written_in_part or not node.outputs or node.outputs[0] is not value:
@@ -95,7 +99,7 @@ def origins(value: Value) -> Iterator[tuple[Value, list[Node]]]:
 
 def find_step(value: Value, live: frozenset[Node]) -> Step | None:
     """The step that `value` is, read as early in the graph as that makes no further map necessary; none if it is no step."""
-    if two_levels(value.tensor) is None:
+    if two_levels(value.tensor) is None and not _one_level(value.tensor):  # a small map may show one of two
         return None
     candidates: list[tuple[Value, list[Node]]] = []
     for source, nodes in origins(value):

@@ -16,15 +16,20 @@ from numpy.typing import NDArray
 
 from bcnn.errors import UserError
 from bcnn.program import lower as lowering_of
-from bcnn.program import program as p
-from bcnn.program.lower import NETWORKS, Lowering, emit_binary_conv, emit_input, lowers
-from bcnn.theory.construction import Approximator, BinaryLayer
+from bcnn.program.ops import Input
+from bcnn.program.program import Program
+from bcnn.theory.construction import Approximator
 from bcnn.theory.plan import Plan
 
 
-def lower(network: Approximator, title: str = "") -> p.Program:
+def lower(network: Approximator, title: str = "") -> Program:
     """The program of a network over its domain; `title` goes into the provenance."""
     plan = network.plan
+    if plan.channels != 3:
+        raise UserError(
+            f"cannot lower an approximator that reads {plan.channels} channels: a program reads RGB; "
+            "make it with approximate(..., channels=3)"
+        )
     provenance: dict[str, Any] = {
         "approximates": title,
         "domain": [[tiling.low, tiling.high] for tiling in plan.tilings],
@@ -32,7 +37,7 @@ def lower(network: Approximator, title: str = "") -> p.Program:
         "Q": plan.Q,
         "input": "one pixel; byte u of channel c is x_min + (x_max - x_min) u / 255 of coordinate c mod K",
     }
-    return lowering_of.lower(network, *normalisation(plan), provenance=provenance)
+    return lowering_of.lower(network, *normalisation(plan), provenance=provenance, size=(1, 1))
 
 
 def normalisation(plan: Plan) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -52,14 +57,14 @@ def normalisation(plan: Plan) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(mean), tuple(std)
 
 
-def levels(program: p.Program) -> NDArray[np.float32]:
+def levels(program: Program) -> NDArray[np.float32]:
     """[3, 256]: the x that each byte of each channel stands for."""
     op = program.ops[0]
-    assert isinstance(op, p.Input)  # a Program that exists begins with one
+    assert isinstance(op, Input)  # a Program that exists begins with one
     return np.arange(256, dtype=np.float32) * op.scale[:, None] + op.offset[:, None]
 
 
-def pixels(program: p.Program, *coordinates: NDArray[np.floating[Any]]) -> NDArray[np.uint8]:
+def pixels(program: Program, *coordinates: NDArray[np.floating[Any]]) -> NDArray[np.uint8]:
     """Points -> images N,1,1,3: the byte nearest to each coordinate, repeated over the channels as the network reads them."""
     known = levels(program).astype(np.float64)
     channels = []
@@ -67,21 +72,3 @@ def pixels(program: p.Program, *coordinates: NDArray[np.floating[Any]]) -> NDArr
         axis = np.asarray(coordinates[channel % len(coordinates)], np.float64).ravel()
         channels.append(np.abs(axis[:, None] - known[channel]).argmin(axis=1))
     return np.stack(channels, axis=-1).astype(np.uint8)[:, None, None, :]
-
-
-@lowers(Approximator, NETWORKS)
-def _approximator(lowering: Lowering, network: Approximator) -> None:
-    if network.plan.channels != 3:
-        raise UserError(
-            f"cannot lower an approximator that reads {network.plan.channels} channels: a program reads RGB; "
-            "make it with approximate(..., channels=3)"
-        )
-    source = emit_input(lowering, network, 1, 1, intensity=False, where=(network.layer1, "input"))
-    for layer in (network.layer1, network.layer2, network.layer3):
-        source = lowering.module(layer, source)
-
-
-@lowers(BinaryLayer)
-def _binary_layer(lowering: Lowering, layer: BinaryLayer, source: int) -> int:
-    # Its replication is the reader's index rule, as everywhere: the thresholds have K channels.
-    return emit_binary_conv(lowering, layer, source, prelu_of=layer, identity=False)
