@@ -2,13 +2,17 @@
 #if defined(__aarch64__)
 #include <arm_neon.h>
 
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 namespace bcnn {
 namespace neon {
-#include "simd/neon.h"
+#include "../simd/neon.h"
 
-#include "kernels.inl"
+#include "binary.inl"
+#include "endings.inl"
+#include "peak.inl"
+#include "real.inl"
+#include "table.inl"
 }  // namespace neon
 BCNN_KERNELS(neon)
 }  // namespace bcnn

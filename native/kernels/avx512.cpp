@@ -1,6 +1,6 @@
 // The kernels for avx512.
 #if defined(__x86_64__)
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 #if defined(BCNN_EMULATE_AVX512)  // every intrinsic in plain C++, to test on machines that lack them: native/test/run.sh avx512
 #define SIMDE_NO_NATIVE
@@ -26,9 +26,13 @@ static simde__m512 _mm512_cvtepi32_ps(simde__m512i v) {  // the one that SIMDe 0
 
 namespace bcnn {
 namespace avx512 {
-#include "simd/avx512.h"
+#include "../simd/avx512.h"
 
-#include "kernels.inl"
+#include "binary.inl"
+#include "endings.inl"
+#include "peak.inl"
+#include "real.inl"
+#include "table.inl"
 }  // namespace avx512
 BCNN_KERNELS(avx512)
 }  // namespace bcnn

@@ -2,7 +2,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 // A target region instead of a compiler flag: only what follows may use these instructions.
 #if defined(__clang__)
@@ -13,9 +13,13 @@
 
 namespace bcnn {
 namespace avx2 {
-#include "simd/avx2.h"
+#include "../simd/avx2.h"
 
-#include "kernels.inl"
+#include "binary.inl"
+#include "endings.inl"
+#include "peak.inl"
+#include "real.inl"
+#include "table.inl"
 }  // namespace avx2
 BCNN_KERNELS(avx2)
 }  // namespace bcnn
