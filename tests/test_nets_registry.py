@@ -12,7 +12,7 @@ import torch
 from bcnn import UserError
 from bcnn.nets.bcnn import Network
 from bcnn.nets.config import PRESETS, preset
-from bcnn.nets.latent import binary_weights, constrain, latents, set_weights
+from bcnn.nets.latent import binary_weights, constrain, latents, set_weights, weights_of
 from bcnn.nets.registry import ARCHITECTURES, architecture, build, from_config
 
 torch.set_num_threads(1)
@@ -105,6 +105,7 @@ def test_step_1_and_step_2_share_their_parameters(name: str) -> None:
         binary = network(x)
         set_weights(network, "real")
         assert {layer.weights for _, layer in latents(network)} == {"real"}
+        assert weights_of(network) == "real"
         assert not torch.equal(network(x), binary)
         set_weights(network, "binary")
         assert torch.equal(network(x), binary)
@@ -127,6 +128,7 @@ def test_real_networks_have_nothing_to_switch() -> None:
     network = small("resnet-18-cifar")
     set_weights(network, "real")
     assert [*latents(network)] == []
+    assert weights_of(network) == "binary"
 
 
 @pytest.mark.parametrize(
@@ -159,6 +161,9 @@ def test_a_config_survives_json_and_builds_the_same_network(name: str, choices: 
         ("birealnet-18", {"size": "64"}, "size of birealnet-18 must be height and width in multiples of 32, got '64'"),
         ("birealnet-18", {"classes": 0}, "classes of birealnet-18 must be a whole number >= 1, got 0"),
         ("birealnet-18", {"pad": "one"}, "pad of a binary convolution: unknown 'one'"),
+        ("digits", {"size": 9}, "image_size height 9 is not a multiple of 4"),
+        ("abcnet-r18", {"scale": "filter"}, "ABC-Net has scales of its own"),
+        ("abcnet-r18", {"weight_bases": 0}, "ABC-Net needs at least one base of each kind, got 0 x 5"),
         ("birealnet-18", {"width": -1}, "width must be a number > 0, got -1"),
         ("xnornet-alexnet", {"size": 32}, "XNOR-Net's AlexNet needs images of at least 63 x 63, got 32 x 32"),
     ],

@@ -40,6 +40,8 @@ class BasesConv(BinaryConv2d):
         self, channels: int, out: int, stride: int, weight_bases: int, activation_bases: int, rules: Rules
     ) -> None:
         super().__init__(channels, out, 3, stride, rules=rules)
+        if rules.scale != "none" or rules.centre or rules.input_scale:
+            raise UserError("ABC-Net has scales of its own: leave the rules scale, centre and input_scale as they are")
         if min(weight_bases, activation_bases) < 1:
             raise UserError(f"ABC-Net needs at least one base of each kind, got {weight_bases} x {activation_bases}")
         self.spread = _spread(weight_bases)  # u_i
