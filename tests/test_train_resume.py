@@ -15,6 +15,7 @@ import tiny
 from bcnn.errors import UserError
 from bcnn.train import checkpoint
 from bcnn.train.interrupt import Interrupt, Stopped
+from bcnn.train.loop import Progress
 from bcnn.train.run import RunFolder
 from bcnn.train.start import train
 
@@ -135,6 +136,85 @@ def test_stop_after_stops_there_and_resumes(tmp_path):
     with pytest.raises(Stopped):
         train(None, tmp_path / "run", resume=True, stop_after=3)
     assert checkpoint.read(tmp_path / "run").progress["updates"] == 6
+
+
+def damage(path):
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_ends_with_the_same_bits(untouched, tmp_path, capsys):
+    folder = tmp_path / "run"
+    with pytest.raises(Stopped):
+        train(tiny.config(**SETTINGS), folder, stop_after=7)
+    last, before = folder / "last.safetensors", folder / "last.previous.safetensors"
+    assert (checkpoint.read(last).progress["updates"], checkpoint.read(before).progress["updates"]) == (7, 6)
+    damage(last)
+    with pytest.raises(Stopped):
+        train(None, folder, resume=True, stop_after=2)
+    said = capsys.readouterr().err.replace("\n", " ")
+    assert "does not match its hash; resumed from the generation before it, last.previous.safetensors" in said
+    # The damaged one is not kept as a generation of its own.
+    assert (checkpoint.read(last).progress["updates"], checkpoint.read(before).progress["updates"]) == (8, 7)
+    last.unlink()
+    train(None, folder, resume=True)
+    assert "last.safetensors is gone; resumed from" in capsys.readouterr().err.replace("\n", " ")
+    same_run(folder, untouched)
+
+
+def test_two_damaged_generations_are_one_sentence(tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(Stopped):
+        train(tiny.config(**SETTINGS), folder, stop_after=2)
+    damage(folder / "last.safetensors")
+    damage(folder / "last.previous.safetensors")
+    with pytest.raises(UserError, match="does not match its hash; and the generation before it is no better: "):
+        train(None, folder, resume=True)
+
+
+PROGRESS = {"step": 0, "epoch": 1, "batch": 2, "updates": 7, "epochs_done": 1, "flips": [0.1], "accuracies": {}}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"step": "0"},
+        {"steps": 0},
+        {"step": -1},
+        {"step": 3},
+        {"step": 2, "finished": False},
+        {"step": 1, "accuracies": {}},
+        {"finished": True},
+        {"epoch": 3},
+        {"epoch": 2, "batch": 0},
+        {"epoch": 2, "batch": 1, "accuracies": {"step1": 0.5}},
+        {"batch": 6},
+        {"updates": None},
+        {"flips": ["a"]},
+        {"flips": 1},
+        {"accuracies": [1]},
+        {"accuracies": {"step1": "high"}},
+        {"accuracies": {"other": 0.5}},
+        {"seconds": "long"},
+    ],
+)
+def test_damaged_progress_is_one_sentence(wrong):
+    steps = tiny.config().steps
+    assert Progress.of(PROGRESS, steps, 5).updates == 7
+    with pytest.raises(UserError, match="progress"):
+        Progress.of({**PROGRESS, **wrong}, steps, 5)
+
+
+def test_damaged_progress_in_a_checkpoint_names_the_file(tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(Stopped):
+        train(tiny.config(), folder, stop_after=2)
+    last = checkpoint.read(folder)
+    for progress in ({**last.progress, "step": "one"}, {"updates": 1, "more": 2}):
+        checkpoint.save(folder / "last.safetensors", replace(last, progress=progress))
+        with pytest.raises(UserError, match=r"last.safetensors: progress.*start a new run"):
+            train(None, folder, resume=True)
 
 
 def test_resuming_a_finished_run_changes_nothing(untouched):

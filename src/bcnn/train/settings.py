@@ -28,6 +28,11 @@ def from_dict(data: Any) -> TrainConfig:
     return _build(TrainConfig, data, "")
 
 
+def typed(cls: type[T], data: Any, where: str) -> T:
+    """Any other dataclass from plain data of unknown origin, every field checked against its annotation."""
+    return _build(cls, data, where)
+
+
 def override(config: TrainConfig, assignments: list[str]) -> TrainConfig:
     """The config with every `key=value` of `assignments` applied in order."""
     data = to_dict(config)
@@ -105,7 +110,8 @@ def _build(cls: type[T], data: Any, where: str) -> T:
         if key not in known:
             raise UserError(f"{where or 'config'}: unknown key {key!r}; {nearest(str(key), known)}")
     for needed in dataclasses.fields(cls):  # type: ignore[arg-type]
-        if needed.default is dataclasses.MISSING and needed.name not in data:
+        has_default = needed.default is not dataclasses.MISSING or needed.default_factory is not dataclasses.MISSING
+        if not has_default and needed.name not in data:
             raise UserError(f"{where or 'config'} lacks {needed.name!r}")
     return cls(**{key: _value(hints[key], value, f"{where}.{key}".lstrip(".")) for key, value in data.items()})
 
@@ -126,6 +132,12 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         if len(value) != len(arguments):
             raise UserError(f"{where} must be a list of {len(arguments)}, got {value!r}")
         return tuple(_value(h, v, f"{where}.{i}") for i, (h, v) in enumerate(zip(arguments, value, strict=True)))
+    if origin in (list, dict):
+        if not isinstance(value, origin):
+            raise UserError(f"{where} must be a {'list' if origin is list else 'table'}, got {value!r}")
+        if origin is list:
+            return [_value(arguments[0], item, f"{where}.{i}") for i, item in enumerate(value)]
+        return {str(key): _value(arguments[1], item, f"{where}.{key}") for key, item in value.items()}
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if hint is str and isinstance(value, int | float) and not isinstance(value, bool):

@@ -58,18 +58,25 @@ def _train(config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int
         if rank == 0:
             folder.create(config)
     info = describe(folder, config, data) if rank == 0 else {}
-    last = checkpoint.read(folder.last) if resume and folder.last.exists() else None
-    if last is not None and rank == 0:
-        done = Progress(**last.progress)
-        folder.rewind_metrics(done.updates, done.epochs_done)
+    last, fallen_back = checkpoint.read_or_previous(folder.last) if resume else (None, "")
+    distributed.wait_for_all()  # all have read it
+    if fallen_back and rank == 0:
+        checkpoint.restore(folder.last)
     per_epoch = len(data.train) // min(config.batch, len(data.train))
     total = sum(step.total_epochs for step in config.steps) * per_epoch
-    done_updates = int(last.progress["updates"]) if last else 0
+    done = Progress()
     if last is not None:
-        notes = []  # said when the run began
+        checkpoint.fits(last, str(folder.last))
+        try:
+            done = Progress.of(last.progress, config.steps, per_epoch)
+        except UserError as error:
+            raise UserError(f"{folder.last}: {error}; start a new run") from None
+        if rank == 0:
+            folder.rewind_metrics(done.updates, done.epochs_done)
+        notes = [fallen_back] if fallen_back else []  # what there was to say of the data was said when the run began
         if info.get("processes", world) != world:
-            notes = [f"began with {info['processes']} processes, goes on with {world}: as good, but not the same bits"]
-    with Interrupt(stop_after) as interrupt, Terminal(total, done_updates, quiet=rank != 0) as terminal:
+            notes += [f"began with {info['processes']} processes, goes on with {world}: as good, but not the same bits"]
+    with Interrupt(stop_after) as interrupt, Terminal(total, done.updates, quiet=rank != 0) as terminal:
         for note in notes:
             terminal.say(note, "yellow")
         terminal.say(
