@@ -155,7 +155,7 @@ def test_a_small_file_cannot_ask_for_much_memory(tmp_path, network, monkeypatch)
     checkpoint.save(path, Checkpoint(network, "binary", {}, META))
     assert path.stat().st_size < 4000
     monkeypatch.setattr(checkpoint, "Network", None)  # it is not even begun
-    with pytest.raises(UserError, match="lacks tensors: its network has .* binary weights, the file 0 values in 0"):
+    with pytest.raises(UserError, match=r"lacks tensors: its network has .* binary weights, the file 0 values in 0"):
         checkpoint.load(path)
 
 

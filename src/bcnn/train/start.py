@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,9 @@ def train(config: TrainConfig | None, out: str | Path, resume: bool = False, sto
         raise UserError("nothing to train: no recipe and nothing to resume")
     if config.threads:
         torch.set_num_threads(config.threads)
-    with distributed.processes(config.device, folder.resume_command()) as device:
+    with distributed.processes(config.device, folder.resume_command()) as device, ExitStack() as held:
         try:
-            return _train(config, folder, resume, stop_after, device)
+            return _train(config, folder, resume, stop_after, device, held)
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
@@ -42,10 +43,14 @@ def train(config: TrainConfig | None, out: str | Path, resume: bool = False, sto
             ) from None
 
 
-def _train(config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int, device: str) -> dict[str, Any]:
+def _train(
+    config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int, device: str, held: ExitStack
+) -> dict[str, Any]:
     rank, world = distributed.rank_world()
     if not resume:
         check_names(config)
+    elif rank == 0:
+        held.enter_context(folder.locked())
     data = open_data(config.data, config.network.image_size)
     notes = [f"data: {note}" for note in data.notes]
     if config.network.classes != len(data.classes):
@@ -56,6 +61,8 @@ def _train(config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int
     if not resume:
         distributed.wait_for_all()  # nobody has made the folder yet
         if rank == 0:
+            folder.make()
+            held.enter_context(folder.locked())
             folder.create(config)
     info = describe(folder, config, data) if rank == 0 else {}
     last, fallen_back = checkpoint.read_or_previous(folder.last) if resume else (None, "")
