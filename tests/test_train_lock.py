@@ -59,7 +59,7 @@ def test_a_lock_is_free_again_after_its_block_and_after_an_error(tmp_path: Path)
 
 def test_a_lock_in_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "lock").symlink_to("elsewhere")
-    with pytest.raises(UserError, match="^cannot write to "), locked(tmp_path / "lock", "it"):
+    with pytest.raises(UserError, match=r"^cannot write to "), locked(tmp_path / "lock", "it"):
         pass
     assert not (tmp_path / "elsewhere").exists()
 
