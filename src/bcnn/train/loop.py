@@ -79,10 +79,17 @@ class Trainer:
     """What all steps share: config, data, folder, progress."""
 
     def __init__(
-        self, config: TrainConfig, data: Data, folder: RunFolder, device: str, interrupt: Interrupt, terminal: Terminal
+        self,
+        config: TrainConfig,
+        data: Data,
+        folder: RunFolder,
+        device: str,
+        interrupt: Interrupt,
+        terminal: Terminal,
+        trust: bool = False,
     ) -> None:
         self.config, self.data, self.folder, self.device = config, data, folder, device
-        self.interrupt, self.terminal = interrupt, terminal
+        self.interrupt, self.terminal, self.trust = interrupt, terminal, trust
         self.rank, self.world = distributed.rank_world()
         self.batch = min(config.batch, len(data.train))
         self.part = config.part or self.batch // self.world
@@ -136,7 +143,7 @@ class Trainer:
 
     def train_step(self, step: Step, network: Network, optimizer: torch.optim.Optimizer) -> None:
         model = distributed.wrap(network)
-        targets = find_targets(step, self.config, self.data, self.folder, self.device, self.terminal)
+        targets = find_targets(step, self.config, self.data, self.folder, self.device, self.terminal, self.trust)
         progress = self.progress
         while progress.epoch < step.total_epochs:
             began, already = time.monotonic(), progress.seen

@@ -22,8 +22,13 @@ from bcnn.train.terminal import Terminal
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def train(config: TrainConfig | None, out: str | Path, resume: bool = False, stop_after: int = 0) -> dict[str, Any]:
-    """Train into the folder `out`, or resume what is in it (then its own config counts). Returns the content of run.json."""
+def train(
+    config: TrainConfig | None, out: str | Path, resume: bool = False, stop_after: int = 0, trust: bool = False
+) -> dict[str, Any]:
+    """Train into the folder `out`, or resume what is in it (then its own config counts). Returns the content of run.json.
+
+    `trust` lets a teacher be loaded that can run code, see `teachers`. It is not kept in the run: a resumed one asks again.
+    """
     folder = RunFolder(Path(out))
     if resume:
         config = folder.config()
@@ -33,7 +38,7 @@ def train(config: TrainConfig | None, out: str | Path, resume: bool = False, sto
         torch.set_num_threads(config.threads)
     with distributed.processes(config.device, folder.resume_command()) as device, ExitStack() as held:
         try:
-            return _train(config, folder, resume, stop_after, device, held)
+            return _train(config, folder, resume, stop_after, trust, device, held)
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
@@ -44,13 +49,16 @@ def train(config: TrainConfig | None, out: str | Path, resume: bool = False, sto
 
 
 def _train(
-    config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int, device: str, held: ExitStack
+    config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int, trust: bool, device: str, held: ExitStack
 ) -> dict[str, Any]:
     rank, world = distributed.rank_world()
     if not resume:
-        check_names(config)
-    elif rank == 0:
-        held.enter_context(folder.locked())
+        check_names(config, trust)
+    else:
+        for teacher in outside(config):  # as run.json names them, and that may come from anywhere
+            teachers.check_trust(teacher, trust)
+        if rank == 0:
+            held.enter_context(folder.locked())
     data = open_data(config.data, config.network.image_size)
     notes = [f"data: {note}" for note in data.notes]
     if config.network.classes != len(data.classes):
@@ -90,7 +98,7 @@ def _train(
             f"{config.recipe}: {len(data.train):,} training and {len(data.val):,} evaluation images, "
             f"{len(data.classes)} classes, {config.network.name} at {data.size[0]} x {data.size[1]}, into {folder.path}"
         )
-        trainer = Trainer(config, data, folder, device, interrupt, terminal)
+        trainer = Trainer(config, data, folder, device, interrupt, terminal, trust)
         try:
             trainer.run(last)
         except Stopped:
@@ -113,12 +121,17 @@ def _train(
     return info
 
 
-def check_names(config: TrainConfig) -> None:
+def outside(config: TrainConfig) -> set[str]:
+    """The teachers that are not steps of the run itself."""
+    return {step.teacher for step in config.steps} - {"none", *(step.name for step in config.steps)}
+
+
+def check_names(config: TrainConfig, trust: bool) -> None:
     """What the config names must be there before a folder is made that would be in the way of the corrected command."""
     if config.init:
         checkpoint.find(config.init)
-    for teacher in {step.teacher for step in config.steps} - {"none", *(step.name for step in config.steps)}:
-        teachers.check(teacher)
+    for teacher in outside(config):
+        teachers.check(teacher, trust)
 
 
 def describe(folder: RunFolder, config: TrainConfig, data: Data) -> dict[str, Any]:
