@@ -11,6 +11,7 @@ tensorboard/    the same for TensorBoard, where that is installed
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import shlex
@@ -102,8 +103,9 @@ class RunFolder:
     # --- metrics.jsonl ----------------------------------------------------------------------------------------------
 
     def log(self, record: dict[str, Any]) -> None:
+        numbers = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}
         with self.metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+            file.write(json.dumps(numbers) + "\n")  # JSON knows neither NaN nor infinity
 
     def read_metrics(self, kind: str = "") -> list[dict[str, Any]]:
         """The records of a kind ("epoch", "update"). A last line cut short by a kill is no record."""
@@ -111,9 +113,9 @@ class RunFolder:
         for line in self.metrics.read_text(encoding="utf-8").splitlines() if self.metrics.exists() else []:
             try:
                 record = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
-            if not kind or record["kind"] == kind:
+            if isinstance(record, dict) and (record.get("kind") == kind if kind else "kind" in record):
                 records.append(record)
         return records
 
