@@ -236,6 +236,56 @@ def test_resuming_on_other_data_is_an_error(tmp_path):
         train(None, tmp_path / "run", resume=True)
 
 
+def photos(folder):
+    """Two classes with images of the same sizes and the same colours, in other orders."""
+    for name, offset in (("ant", 0), ("cat", 3)):
+        (folder / name).mkdir(parents=True)
+        for i in range(6):
+            image = Image.new("RGB", (8, 8), (40 * ((i + offset) % 6), 0, 0))
+            image.save(folder / name / f"{i}.bmp")  # as many bytes for every colour
+    return folder
+
+
+@pytest.mark.parametrize("memory_mb", [2048, 0])
+def test_swapped_class_folders_are_noticed(tmp_path, memory_mb):
+    folder = photos(tmp_path / "data")
+    if not memory_mb:  # streamed images are known by names and sizes
+        Image.new("RGB", (8, 9)).save(folder / "ant" / "0.bmp")
+    config = replace(tiny.config().data, source=str(folder), memory_mb=memory_mb)
+    config = tiny.config(data=config, batch=4)
+    with pytest.raises(Stopped):
+        train(config, tmp_path / "run", stop_after=1)
+    (folder / "ant").rename(folder / "x")
+    (folder / "cat").rename(folder / "ant")
+    (folder / "x").rename(folder / "cat")
+    with pytest.raises(UserError, match=r"not the data this run began with: its '(train|val)_images' changed"):
+        train(None, tmp_path / "run", resume=True)
+
+
+def test_a_run_from_before_images_were_compared_goes_on(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    with pytest.raises(Stopped):
+        train(tiny.config(), folder.path, stop_after=1)
+    info = folder.read_info()
+    del info["data"]["train_images"], info["data"]["val_images"]
+    folder.write_info(info)
+    with pytest.raises(Stopped):
+        train(None, folder.path, resume=True, stop_after=1)
+    folder.write_info({**info, "data": [1]})
+    with pytest.raises(UserError, match=r"run.json is damaged: its data"):
+        train(None, folder.path, resume=True)
+
+
+@pytest.mark.parametrize("name", ["no\xa0break", "tab\there", "\x1b[2J", " "])
+def test_a_class_that_could_not_be_packed_is_refused_before_training(tmp_path, name):
+    folder = photos(tmp_path / "data")
+    (folder / "cat").rename(folder / name)
+    config = tiny.config(data=replace(tiny.config().data, source=str(folder)))
+    with pytest.raises(UserError, match=r"^class .* cannot be a label of a packed file: .*; rename its folder$"):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_resuming_nothing_is_an_error(tmp_path):
     with pytest.raises(UserError, match="nothing to resume"):
         train(None, tmp_path, resume=True)

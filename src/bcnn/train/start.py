@@ -60,6 +60,7 @@ def _train(
         if rank == 0:
             held.enter_context(folder.locked())
     data = open_data(config.data, config.network.image_size)
+    check_labels(data.classes)
     notes = [f"data: {note}" for note in data.notes]
     if config.network.classes != len(data.classes):
         notes.append(
@@ -134,6 +135,17 @@ def check_names(config: TrainConfig, trust: bool) -> None:
         teachers.check(teacher, trust)
 
 
+def check_labels(labels: tuple[str, ...]) -> None:
+    """As a packed file will want them: found out now, not after days of training."""
+    for label in labels:
+        if not label.isprintable() or not label.strip():
+            raise UserError(
+                f"class {label!a} cannot be a label of a packed file: its name must be printable text; rename its folder"
+            )
+    if len(set(labels)) != len(labels):
+        raise UserError("two classes of the data have the same name; rename one")
+
+
 def describe(folder: RunFolder, config: TrainConfig, data: Data) -> dict[str, Any]:
     """run.json with the data as it was found. A resumed run must find it as it was, or its bits would not be those promised."""
     info = folder.read_info()
@@ -146,9 +158,14 @@ def describe(folder: RunFolder, config: TrainConfig, data: Data) -> dict[str, An
         "std": list(data.std),
         "notes": list(data.notes),
         "in_memory": data.train.pixels is not None,
+        "train_images": data.train.fingerprint(),
+        "val_images": data.val.fingerprint(),
     }
-    for key in ("train", "val", "classes", "mean", "std"):
-        if "data" in info and info["data"][key] != found[key]:
+    before = info.get("data", found)
+    if not isinstance(before, dict):
+        raise UserError(f"{folder.info} is damaged: its data is no table of keys and values")
+    for key in ("train", "val", "classes", "mean", "std", "train_images", "val_images"):
+        if before.get(key, found[key]) != found[key]:
             raise UserError(
                 f"{config.data.source} is not the data this run began with: its {key!r} changed; start a new run"
             )
