@@ -63,8 +63,8 @@ def main() -> None:
     except UserError as error:
         print(f"bcnn: {visible(str(error))}", file=sys.stderr)
         sys.exit(2)
-    except MemoryError:
-        print("bcnn: not enough memory for this; what was written before is complete", file=sys.stderr)
+    except MemoryError as error:  # it may say more, such as which thread could not be started
+        print(f"bcnn: {visible(str(error)) or 'not enough memory for this'}", file=sys.stderr)
         sys.exit(2)
     except ModuleNotFoundError as error:
         if error.name not in ("torch", "sklearn", "matplotlib", "tensorboard"):
