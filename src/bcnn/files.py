@@ -78,26 +78,30 @@ def _create(path: Path) -> tuple[Path, BinaryIO]:
         temporary = _name(path)
         # A file that others must not read is never open to them, not even while it is written.
         handle = os.open(temporary, OURS, 0o666 if kept is None else 0o600)
-        file = os.fdopen(handle, "w+b")
         try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                swept = os.fstat(handle).st_nlink == 0
-            except BlockingIOError:
-                swept = True
-            except OSError:
-                swept = False  # a file system without locks: nothing is swept there
-            if swept:  # by another writer, between our two calls
-                file.close()
-                continue
-            if kept is not None:
+            swept = _locked_too_late(handle)
+            if kept is not None and not swept:
                 os.fchmod(handle, kept)
+            file = os.fdopen(handle, "w+b")
         except BaseException:
-            file.close()
+            os.close(handle)
             with contextlib.suppress(OSError):
-                temporary.unlink()
+                os.unlink(temporary)
             raise
-        return temporary, file
+        if not swept:
+            return temporary, file
+        file.close()
+
+
+def _locked_too_late(handle: int) -> bool:
+    """Lock a new temporary; whether another writer has swept it before that, or is about to."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # a file system without locks: nothing is swept there
+    return os.fstat(handle).st_nlink == 0
 
 
 def _sweep(path: Path) -> None:

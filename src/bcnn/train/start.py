@@ -19,7 +19,8 @@ from bcnn.train.loop import Progress, Trainer
 from bcnn.train.run import RunFolder
 from bcnn.train.terminal import Terminal
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# What a disk answers that is full, over quota, failing or gone read-only.
+CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 
 def train(
@@ -40,11 +41,11 @@ def train(
         try:
             return _train(config, folder, resume, stop_after, trust, device, held)
         except OSError as error:
-            if error.errno not in NO_ROOM:
+            if error.errno not in CANNOT_WRITE:
                 raise
             raise UserError(
-                f"cannot write to {folder.path}: {error.strerror}; what was saved before is complete, "
-                f"make room, then: {folder.resume_command()}"
+                f"cannot write to {folder.path}: {error.strerror}; what was saved before is complete; "
+                f"when it can be written again: {folder.resume_command()}"
             ) from None
 
 
