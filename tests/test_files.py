@@ -95,6 +95,26 @@ def test_permissions_of_a_file_are_kept_and_never_wider_while_it_is_written(tmp_
     assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
+def test_a_file_that_others_must_not_read_is_never_open_to_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, modes, real = tmp_path / "a", [], os.fchmod
+    write_atomic(path, b"secret")
+    path.chmod(0o600)
+
+    def fchmod(handle: int, mode: int) -> None:
+        modes.append(stat.S_IMODE(os.fstat(handle).st_mode))
+        real(handle, mode)
+
+    monkeypatch.setattr(os, "fchmod", fchmod)
+    before = os.umask(0)
+    try:
+        write_atomic(path, b"new secret")
+    finally:
+        os.umask(before)
+    assert modes == [0o600]
+
+
 def test_a_new_file_gets_the_usual_permissions(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
@@ -113,7 +133,7 @@ def write_and_wait(path: Path) -> None:
 
 def test_what_a_killed_writer_leaves_is_swept_and_what_a_living_one_writes_is_not(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    writers = [processes.Process(target=write_and_wait, args=(path,)) for _ in range(2)]
+    writers = [processes.Process(target=write_and_wait, args=(path,), daemon=True) for _ in range(2)]
     for writer in writers:
         writer.start()
     while sum(file.stat().st_size == 4 for file in tmp_path.iterdir()) < 2:

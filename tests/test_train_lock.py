@@ -35,7 +35,7 @@ def hold(path: Path, ready: Event, worker: bool) -> None:
 @pytest.mark.parametrize("worker", [False, True])
 def test_a_living_process_holds_the_lock_and_a_killed_one_does_not(tmp_path: Path, worker: bool) -> None:
     path, ready = tmp_path / "lock", processes.Event()
-    holder = processes.Process(target=hold, args=(path, ready, worker))
+    holder = processes.Process(target=hold, args=(path, ready, worker), daemon=True)
     holder.start()
     assert ready.wait(20)
     with (
