@@ -25,6 +25,11 @@ def from_dict(data: Any) -> TrainConfig:
     return plain.build(TrainConfig, data, readers=READERS)
 
 
+def typed(cls: type[T], data: Any, where: str) -> T:
+    """Any other dataclass from plain data of unknown origin, every field checked against its annotation."""
+    return plain.build(cls, data, where, readers=READERS)
+
+
 def override(config: TrainConfig, assignments: list[str]) -> TrainConfig:
     """The config with every `key=value` of `assignments` applied in order."""
     data = to_dict(config)
