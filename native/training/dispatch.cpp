@@ -19,35 +19,35 @@ namespace {
 // Runs work(part) for part 0 ... parts-1, one thread each. Threads are made per call: a call is milliseconds, a thread
 // microseconds, and there is no pool to break in a forked data loader.
 template <class Work>
-void parallel(std::size_t parts, const Work& work) {
-  std::vector<std::thread> threads;
-  for (std::size_t part = 1; part < parts; ++part) threads.emplace_back([&work, part] { work(part); });
-  work(0);
-  for (auto& thread : threads) thread.join();
+void parallel(size_t parts, const Work& work) {
+    std::vector<std::thread> threads;
+    for (size_t part = 1; part < parts; part++) threads.emplace_back([&work, part] { work(part); });
+    work(0);
+    for (auto& thread : threads) thread.join();
 }
 
 // A cache-line aligned array, not initialised.
 template <class T>
 class Buffer {
- public:
-  explicit Buffer(std::size_t size) : data_(static_cast<T*>(std::aligned_alloc(64, (size * sizeof(T) + 127) / 64 * 64))) {
-    if (!data_) throw std::bad_alloc();
-  }
-  Buffer(Buffer&& other) noexcept : data_(other.data_) { other.data_ = nullptr; }
-  ~Buffer() { std::free(data_); }
-  operator T*() const { return data_; }
+public:
+    explicit Buffer(size_t size) : data_(static_cast<T*>(std::aligned_alloc(64, (size * sizeof(T) + 127) / 64 * 64))) {
+        if (!data_) throw std::bad_alloc();
+    }
+    Buffer(Buffer&& other) noexcept : data_(other.data_) { other.data_ = nullptr; }
+    ~Buffer() { std::free(data_); }
+    operator T*() const { return data_; }
 
- private:
-  T* data_;
+private:
+    T* data_;
 };
 
-constexpr std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
+constexpr size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
 }  // namespace
 
 namespace portable {
 namespace {
-#include "training_kernels.inc"
+#include "kernels.inl"
 }
 }  // namespace portable
 
@@ -61,7 +61,7 @@ namespace {
 #define BCNN_KERNELS_AVX2
 namespace avx2 {
 namespace {
-#include "training_kernels.inc"
+#include "kernels.inl"
 }
 }  // namespace avx2
 #undef BCNN_KERNELS_AVX2
@@ -76,14 +76,14 @@ namespace {
 
 bool has_avx2() {
 #ifdef BCNN_TRAINING_AVX2
-  static const bool has = [] {
-    const char* forced = std::getenv("BCNN_ISA");
-    if (forced && std::strcmp(forced, "scalar") == 0) return false;
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  }();
-  return has;
+    static const bool has = [] {
+        const char* forced = std::getenv("BCNN_ISA");
+        if (forced && std::strcmp(forced, "scalar") == 0) return false;
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    }();
+    return has;
 #else
-  return false;
+    return false;
 #endif
 }
 
@@ -96,12 +96,16 @@ bool has_avx2() {
 #endif
 
 void binary_conv_forward(const BinaryConv& conv, float* out) { BCNN_DISPATCH(forward(conv, out)); }
-void binary_conv_backward(const BinaryConv& conv, const BinaryConvGradient& gradient) { BCNN_DISPATCH(backward(conv, gradient)); }
+void binary_conv_backward(const BinaryConv& conv, const BinaryConvGradient& gradient) {
+    BCNN_DISPATCH(backward(conv, gradient));
+}
 void depthwise_conv_forward(const DepthwiseConv& conv, float* out) { BCNN_DISPATCH(forward(conv, out)); }
-void depthwise_conv_backward(const DepthwiseConv& conv, const DepthwiseConvGradient& gradient) { BCNN_DISPATCH(backward(conv, gradient)); }
+void depthwise_conv_backward(const DepthwiseConv& conv, const DepthwiseConvGradient& gradient) {
+    BCNN_DISPATCH(backward(conv, gradient));
+}
 void avg_pool_forward(const AvgPool& pool, const float* x, float* out) { BCNN_DISPATCH(forward(pool, x, out)); }
 void avg_pool_backward(const AvgPool& pool, const float* out_gradient, float* x_gradient) {
-  BCNN_DISPATCH(backward(pool, out_gradient, x_gradient));
+    BCNN_DISPATCH(backward(pool, out_gradient, x_gradient));
 }
 const char* isa() { return has_avx2() ? "avx2" : "portable"; }
 

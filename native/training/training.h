@@ -16,50 +16,50 @@ namespace bcnn::training {
 // Batch norm of one convolution. Training mode takes mean and variance of this batch, writes them to `mean` and `inverse`
 // (1 / sqrt(variance + eps)) for the backward pass and moves the running statistics; evaluation mode takes the running ones.
 struct Norm {
-  const float* gamma;
-  const float* beta;
-  float* running_mean;
-  float* running_var;
-  float* mean;
-  float* inverse;
-  double momentum;
-  double eps;
+    const float* gamma;
+    const float* beta;
+    float* running_mean;
+    float* running_var;
+    float* mean;
+    float* inverse;
+    double momentum;
+    double eps;
 };
 
 // One residual of a convolution module (Fig. 4): y = conv1x1(sign(x + bias), weight), then batch norm.
 struct Branch {
-  const float* bias;    // [K]
-  const float* weight;  // [K out, K in], latent: its sign is used (Eq. 3), or itself in step 1
-  Norm norm;
-  void* y;  // [M, K] the convolution's result: int16 where signs of weights are used (exact), float otherwise
+    const float* bias;    // [K]
+    const float* weight;  // [K out, K in], latent: its sign is used (Eq. 3), or itself in step 1
+    Norm norm;
+    void* y;  // [M, K] the convolution's result: int16 where signs of weights are used (exact), float otherwise
 };
 
 // out = PReLU(x + sum of branches + add), or with `prelu_before_add` add + PReLU(x + sum of branches).
 struct BinaryConv {
-  std::size_t pixels, channels_in, channels;
-  std::vector<Branch> branches;
-  const float* x;                 // [M, C]
-  const float* add = nullptr;     // [M, K], the other path of a building block
-  const float* slope = nullptr;   // [K], no PReLU without
-  bool prelu_before_add = false;
-  bool binary_weights = true;
-  bool training = true;
-  int threads = 1;
+    size_t pixels, channels_in, channels;
+    std::vector<Branch> branches;
+    const float* x;                // [M, C]
+    const float* add = nullptr;    // [M, K], the other path of a building block
+    const float* slope = nullptr;  // [K], no PReLU without
+    bool prelu_before_add = false;
+    bool binary_weights = true;
+    bool training = true;
+    int threads = 1;
 };
 
 struct BranchGradient {
-  float* bias;    // [K]
-  float* weight;  // [K, K], of the latent weight
-  float* gamma;   // [K]
-  float* beta;    // [K]
+    float* bias;    // [K]
+    float* weight;  // [K, K], of the latent weight
+    float* gamma;   // [K]
+    float* beta;    // [K]
 };
 
 struct BinaryConvGradient {
-  const float* out;  // [M, K], given
-  float* x;          // [M, C], or null if nobody asks
-  float* add;        // [M, K], where BinaryConv::add is
-  float* slope;      // [K], where BinaryConv::slope is
-  std::vector<BranchGradient> branches;
+    const float* out;  // [M, K], given
+    float* x;          // [M, C], or null if nobody asks
+    float* add;        // [M, K], where BinaryConv::add is
+    float* slope;      // [K], where BinaryConv::slope is
+    std::vector<BranchGradient> branches;
 };
 
 void binary_conv_forward(const BinaryConv& conv, float* out);
@@ -67,23 +67,23 @@ void binary_conv_backward(const BinaryConv& conv, const BinaryConvGradient& grad
 
 // Real depth wise 3x3/S with zero padding 1, batch norm, PReLU.
 struct DepthwiseConv {
-  std::size_t images, height, width, channels, stride;
-  const float* x;       // [N, H, W, K]
-  const float* weight;  // [K, 3, 3]
-  Norm norm;
-  const float* slope;  // [K]
-  float* y;            // [N, (H-1)/S+1, (W-1)/S+1, K]
-  bool training = true;
-  int threads = 1;
+    size_t images, height, width, channels, stride;
+    const float* x;       // [N, H, W, K]
+    const float* weight;  // [K, 3, 3]
+    Norm norm;
+    const float* slope;  // [K]
+    float* y;            // [N, (H-1)/S+1, (W-1)/S+1, K]
+    bool training = true;
+    int threads = 1;
 };
 
 struct DepthwiseConvGradient {
-  const float* out;
-  float* x;
-  float* weight;  // [K, 3, 3]
-  float* gamma;
-  float* beta;
-  float* slope;
+    const float* out;
+    float* x;
+    float* weight;  // [K, 3, 3]
+    float* gamma;
+    float* beta;
+    float* slope;
 };
 
 void depthwise_conv_forward(const DepthwiseConv& conv, float* out);
@@ -91,8 +91,8 @@ void depthwise_conv_backward(const DepthwiseConv& conv, const DepthwiseConvGradi
 
 // SxS/S average of [N, H, W, C] maps, and its gradient.
 struct AvgPool {
-  std::size_t images, height, width, channels, stride;
-  int threads = 1;
+    size_t images, height, width, channels, stride;
+    int threads = 1;
 };
 
 void avg_pool_forward(const AvgPool& pool, const float* x, float* out);
