@@ -5,6 +5,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "training.h"
 
@@ -13,6 +14,8 @@ using namespace nb::literals;
 using namespace bcnn::training;
 
 namespace {
+
+constexpr size_t kMostChannels = 5792;  // 64 squares of dots fit 32 bits, and a dot fits int16
 
 template <class T>
 using Array = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
@@ -55,33 +58,48 @@ int checked_threads(int threads) {
     return threads;
 }
 
-// x [M, C]; branches of (bias, weight, norm, y)
-BinaryConv binary_conv(nb::handle x, nb::tuple branches, nb::handle add, nb::handle slope, size_t channels,
-                       bool prelu_before_add, bool binary_weights, bool training, int threads) {
+// A convolution and the branches it points to.
+struct Bound {
+    BinaryConv conv;
+    std::vector<Branch> branches;
+};
+
+// x [M, C]; branches of (bias, weight, norm, y); shape (inputs, channels); how (identity, prelu_before_add, binary_weights, training)
+Bound binary_conv(nb::handle x, nb::tuple branches, nb::handle add, nb::handle slope, nb::tuple shape, nb::tuple how,
+                  int threads) {
     Array<float> map;
     if (!nb::try_cast<Array<float>>(x, map, false) || map.ndim() != 2)
         throw nb::type_error("x: must be a contiguous float32 [M, C] array");
-    BinaryConv conv;
+    Bound bound;
+    BinaryConv& conv = bound.conv;
+    shape = sized(shape, 2, "shape");
+    how = sized(how, 4, "how");
     conv.pixels = map.shape(0);
     conv.channels_in = map.shape(1);
-    conv.channels = channels;
-    if (!conv.pixels || !conv.channels_in || channels < conv.channels_in || channels > INT16_MAX || !branches.size())
-        throw nb::value_error("x: an empty map, or a number of channels that cannot be replicated to the module's");
+    const size_t inputs = conv.inputs = nb::cast<size_t>(shape[0]);
+    const size_t channels = conv.channels = nb::cast<size_t>(shape[1]);
+    conv.identity = nb::cast<bool>(how[0]);
+    conv.prelu_before_add = nb::cast<bool>(how[1]);
+    conv.binary_weights = nb::cast<bool>(how[2]);
+    conv.training = nb::cast<bool>(how[3]);
+    if (!conv.pixels || !conv.channels_in || inputs < conv.channels_in || inputs > kMostChannels || !channels ||
+        channels > kMostChannels || (conv.identity && inputs != channels) || !branches.size())
+        throw nb::value_error(
+            "x: an empty map, or a number of channels that cannot be replicated to the convolution's");
     conv.x = map.data();
     const size_t size = conv.pixels * channels;
     conv.add = floats_or_null(add, size, "add");
     conv.slope = floats_or_null(slope, channels, "slope");
-    conv.prelu_before_add = prelu_before_add;
-    conv.binary_weights = binary_weights;
-    conv.training = training;
     conv.threads = checked_threads(threads);
     for (nb::handle branch : branches) {
         nb::tuple t = sized(branch, 4, "branch");
-        void* y = binary_weights ? static_cast<void*>(data<int16_t>(t[3], size, "y")) : floats(t[3], size, "y");
-        conv.branches.push_back(
-            {floats(t[0], channels, "bias"), floats(t[1], channels * channels, "weight"), norm(t[2], channels), y});
+        void* y = conv.binary_weights ? static_cast<void*>(data<int16_t>(t[3], size, "y")) : floats(t[3], size, "y");
+        bound.branches.push_back(
+            {floats(t[0], inputs, "bias"), floats(t[1], channels * inputs, "weight"), norm(t[2], channels), y});
     }
-    return conv;
+    conv.branch = bound.branches.data();
+    conv.branches = bound.branches.size();
+    return bound;
 }
 
 // x [N, H, W, K]
@@ -117,48 +135,45 @@ AvgPool avg_pool(nb::handle x, size_t stride, int threads) {
 }  // namespace
 
 NB_MODULE(_training, m) {
-    m.doc() = "Fused forward and backward passes of the building block's modules; see bcnn.train.fused.";
+    m.doc() = "Fused forward and backward passes of binary and depth wise convolutions; see bcnn.train.fused.";
     m.def("isa", &isa);
 
     m.def(
         "binary_conv_forward",
-        [](nb::handle x, nb::tuple branches, nb::handle add, nb::handle slope, size_t channels, bool prelu_before_add,
-           bool binary_weights, bool training, int threads, nb::handle out) {
-            const BinaryConv conv =
-                binary_conv(x, branches, add, slope, channels, prelu_before_add, binary_weights, training, threads);
-            float* to = floats(out, conv.pixels * channels, "out");
+        [](nb::handle x, nb::tuple branches, nb::handle add, nb::handle slope, nb::tuple shape, nb::tuple how,
+           int threads, nb::handle out) {
+            const Bound bound = binary_conv(x, branches, add, slope, shape, how, threads);
+            float* to = floats(out, bound.conv.pixels * bound.conv.channels, "out");
             nb::gil_scoped_release release;
-            binary_conv_forward(conv, to);
+            binary_conv_forward(bound.conv, to);
         },
-        "x"_a, "branches"_a, "add"_a.none(), "slope"_a.none(), "channels"_a, "prelu_before_add"_a, "binary_weights"_a,
-        "training"_a, "threads"_a, "out"_a);
+        "x"_a, "branches"_a, "add"_a.none(), "slope"_a.none(), "shape"_a, "how"_a, "threads"_a, "out"_a);
 
     // gradient: (out, x, add, slope, ((bias, weight, gamma, beta) of each branch))
     m.def(
         "binary_conv_backward",
-        [](nb::handle x, nb::tuple branches, nb::handle add, nb::handle slope, size_t channels, bool prelu_before_add,
-           bool binary_weights, bool training, int threads, nb::tuple gradient) {
-            const BinaryConv conv =
-                binary_conv(x, branches, add, slope, channels, prelu_before_add, binary_weights, training, threads);
-            const size_t size = conv.pixels * channels;
+        [](nb::handle x, nb::tuple branches, nb::handle add, nb::handle slope, nb::tuple shape, nb::tuple how,
+           int threads, nb::tuple gradient) {
+            const Bound bound = binary_conv(x, branches, add, slope, shape, how, threads);
+            const BinaryConv& conv = bound.conv;
+            const size_t size = conv.pixels * conv.channels, inputs = conv.inputs, channels = conv.channels;
             nb::tuple g = sized(gradient, 5, "gradient");
-            BinaryConvGradient to{floats(g[0], size, "gradient of out"),
-                                  floats_or_null(g[1], conv.pixels * conv.channels_in, "gradient of x"),
-                                  conv.add ? floats(g[2], size, "gradient of add") : nullptr,
-                                  conv.slope ? floats(g[3], channels, "gradient of slope") : nullptr,
-                                  {}};
-            for (nb::handle branch : sized(g[4], conv.branches.size(), "gradients of branches")) {
+            std::vector<BranchGradient> to_branches;
+            for (nb::handle branch : sized(g[4], conv.branches, "gradients of branches")) {
                 nb::tuple t = sized(branch, 4, "gradient of a branch");
-                to.branches.push_back({floats(t[0], channels, "gradient of bias"),
-                                       floats(t[1], channels * channels, "gradient of weight"),
-                                       floats(t[2], channels, "gradient of gamma"),
-                                       floats(t[3], channels, "gradient of beta")});
+                to_branches.push_back(
+                    {floats(t[0], inputs, "gradient of bias"), floats(t[1], channels * inputs, "gradient of weight"),
+                     floats(t[2], channels, "gradient of gamma"), floats(t[3], channels, "gradient of beta")});
             }
+            const BinaryConvGradient to{floats(g[0], size, "gradient of out"),
+                                        floats_or_null(g[1], conv.pixels * conv.channels_in, "gradient of x"),
+                                        conv.add ? floats(g[2], size, "gradient of add") : nullptr,
+                                        conv.slope ? floats(g[3], channels, "gradient of slope") : nullptr,
+                                        to_branches.data()};
             nb::gil_scoped_release release;
             binary_conv_backward(conv, to);
         },
-        "x"_a, "branches"_a, "add"_a.none(), "slope"_a.none(), "channels"_a, "prelu_before_add"_a, "binary_weights"_a,
-        "training"_a, "threads"_a, "gradient"_a);
+        "x"_a, "branches"_a, "add"_a.none(), "slope"_a.none(), "shape"_a, "how"_a, "threads"_a, "gradient"_a);
 
     m.def(
         "depthwise_conv_forward",

@@ -62,7 +62,7 @@ static void select_sum(const char* table, const uint8_t* index, size_t column_st
 // Index of four neighbouring channels of one pixel, for every group of channels: groups over k.
 BCNN_INLINE void index_channels(const float* x, const float* bias, size_t channels, uint8_t* index) {
     size_t k = 0;
-#ifdef BCNN_KERNELS_AVX2
+#ifdef BCNN_TRAINING_AVX2
     for (; k + 8 <= channels; k += 8) {
         const __m256 sum = _mm256_add_ps(_mm256_loadu_ps(x + k), _mm256_loadu_ps(bias + k));
         const unsigned mask = unsigned(_mm256_movemask_ps(_mm256_cmp_ps(sum, _mm256_setzero_ps(), _CMP_GE_OQ)));

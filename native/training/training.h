@@ -1,15 +1,14 @@
-// The modules of a building block for training on a CPU: forward and backward of layers.BinaryConv and layers.DepthwiseConv,
-// each in two passes over its maps. The definition is the torch code in src/bcnn/nets/layers.py; nothing here knows torch or Python.
+// A binary convolution with what follows it, a depth wise one, and average pooling, for training on a CPU: forward and backward, each
+// in two passes over its maps. The definition is the torch code in src/bcnn/nets/layers.py; nothing here knows torch or Python.
 //
-// Maps are float32 NHWC: channels are lanes. Legend: M pixels (N*H*W), C channels of the map read, K = RC channels inside and
-// of the map made, P branches. Replication (sec. 4.2.2) is an index rule: channel k reads channel k mod C.
+// Maps are float32 NHWC: channels are lanes. Legend: M pixels (N*H*W), C channels of the map read, K = RC channels that a
+// convolution reads, O channels it makes, P branches. Replication (sec. 4.2.2) is an index rule: channel k reads channel k mod C.
 //
-// One call gives the same bits every time for the same number of threads: each thread owns a fixed range of pixels or images,
-// and partial sums are added in thread order.
+// A call gives the same bits every time, for any number of threads: sums over pixels are cut into blocks of a fixed size, and
+// those are added in a fixed order.
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace bcnn::training {
 
@@ -29,18 +28,20 @@ struct Norm {
 // One residual of a convolution module (Fig. 4): y = conv1x1(sign(x + bias), weight), then batch norm.
 struct Branch {
     const float* bias;    // [K]
-    const float* weight;  // [K out, K in], latent: its sign is used (Eq. 3), or itself in step 1
+    const float* weight;  // [O, K], latent: its sign is used (Eq. 3), or itself in step 1
     Norm norm;
-    void* y;  // [M, K] the convolution's result: int16 where signs of weights are used (exact), float otherwise
+    void* y;  // [M, O] the convolution's result: int16 where signs of weights are used (exact), float otherwise
 };
 
-// out = PReLU(x + sum of branches + add), or with `prelu_before_add` add + PReLU(x + sum of branches).
+// out = PReLU(x + sum of branches + add), or with `prelu_before_add` add + PReLU(x + sum of branches). Without `identity`, no x.
 struct BinaryConv {
-    size_t pixels, channels_in, channels;
-    std::vector<Branch> branches;
+    size_t pixels, channels_in, inputs, channels;  // M, C, K, O; with `identity` O = K
+    const Branch* branch;
+    size_t branches;
     const float* x;                // [M, C]
-    const float* add = nullptr;    // [M, K], the other path of a building block
-    const float* slope = nullptr;  // [K], no PReLU without
+    const float* add = nullptr;    // [M, O], another path
+    const float* slope = nullptr;  // [O], no PReLU without
+    bool identity = true;
     bool prelu_before_add = false;
     bool binary_weights = true;
     bool training = true;
@@ -49,17 +50,17 @@ struct BinaryConv {
 
 struct BranchGradient {
     float* bias;    // [K]
-    float* weight;  // [K, K], of the latent weight
-    float* gamma;   // [K]
-    float* beta;    // [K]
+    float* weight;  // [O, K], of the latent weight
+    float* gamma;   // [O]
+    float* beta;    // [O]
 };
 
 struct BinaryConvGradient {
-    const float* out;  // [M, K], given
+    const float* out;  // [M, O], given
     float* x;          // [M, C], or null if nobody asks
-    float* add;        // [M, K], where BinaryConv::add is
-    float* slope;      // [K], where BinaryConv::slope is
-    std::vector<BranchGradient> branches;
+    float* add;        // [M, O], where BinaryConv::add is
+    float* slope;      // [O], where BinaryConv::slope is
+    const BranchGradient* branch;
 };
 
 void binary_conv_forward(const BinaryConv& conv, float* out);

@@ -226,10 +226,9 @@ def _binary_conv_arguments(ctx: Any, saved: Any, running: list[tuple[Any, Any]] 
         )
         branches.append((bias, weight, norm_arrays, _array(y[p])))
     channels = parameters[0].numel()
-    how = ctx.how
     pixels = _array(x).reshape(-1, x.shape[3])
-    flags = how.prelu_before_add, how.binary, how.training, torch.get_num_threads()
-    return pixels, tuple(branches), _array(add), _array(slope), channels, *flags
+    how = True, ctx.how.prelu_before_add, ctx.how.binary, ctx.how.training
+    return pixels, tuple(branches), _array(add), _array(slope), (channels, channels), how, torch.get_num_threads()
 
 
 class _DepthwiseConv(torch.autograd.Function):
