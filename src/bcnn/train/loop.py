@@ -2,7 +2,8 @@
 
 A run is a function of its config and data: weights start from the seed, the order and crops of an epoch come from (seed,
 epoch), and a checkpoint holds everything else. So a run that was killed, however often, ends with the same bits as one that
-was not, on the same machine with the same number of processes and threads.
+was not, on the same machine with the same number of processes; and of threads, where not all of a network's convolutions are
+the kernels' (see `fused.cores`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from bcnn.data import Batch, Data
 from bcnn.errors import UserError
 from bcnn.nets.bcnn import Network
 from bcnn.scores import Scores
-from bcnn.train import adam, checkpoint, distributed, losses, meters, schedule, settings, tensorboard
+from bcnn.train import adam, checkpoint, distributed, fused, losses, meters, schedule, settings, tensorboard
 from bcnn.train.config import Step, TrainConfig
 from bcnn.train.evaluate import evaluate
 from bcnn.train.interrupt import Interrupt, Stopped
@@ -147,24 +148,25 @@ class Trainer:
         progress = self.progress
         while progress.epoch < step.total_epochs:
             began, already = time.monotonic(), progress.seen
-            for batch in self.data.train_batches(
-                progress.epochs_done,
-                self.batch,
-                self.config.seed,
-                self.rank,
-                self.world,
-                progress.batch,
-                self.device,
-                self.config.crop_size(step),
-            ):
-                t = progress.epoch + progress.batch / self.batches
-                self.update(step, t, model, network, optimizer, targets, batch)
-                self.terminal.advance(f"{step.name} epoch {progress.epoch + 1}/{step.total_epochs}")
-                if distributed.any_process(self.interrupt.asked(progress.updates), self.device):
-                    self.save(network, optimizer)
-                    raise Stopped(self.interrupt.received)
-                if time.monotonic() - self.saved_at >= self.config.save_seconds:
-                    self.save(network, optimizer)
+            with fused.cores(network):
+                for batch in self.data.train_batches(
+                    progress.epochs_done,
+                    self.batch,
+                    self.config.seed,
+                    self.rank,
+                    self.world,
+                    progress.batch,
+                    self.device,
+                    self.config.crop_size(step),
+                ):
+                    t = progress.epoch + progress.batch / self.batches
+                    self.update(step, t, model, network, optimizer, targets, batch)
+                    self.terminal.advance(f"{step.name} epoch {progress.epoch + 1}/{step.total_epochs}")
+                    if distributed.any_process(self.interrupt.asked(progress.updates), self.device):
+                        self.save(network, optimizer)
+                        raise Stopped(self.interrupt.received)
+                    if time.monotonic() - self.saved_at >= self.config.save_seconds:
+                        self.save(network, optimizer)
             seconds = time.monotonic() - began
             progress.seconds += seconds
             self.end_epoch(step, network, optimizer, (progress.seen - already) / max(seconds, 1e-9))

@@ -7,12 +7,14 @@ for all: `steps.1.lr=1e-3`, `steps.step2.lr=1e-3`, `steps.*.teacher=none`.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, TypeVar
 
 from bcnn import plain
 from bcnn.errors import UserError, nearest
 from bcnn.nets import config as network_config
 from bcnn.train.config import TrainConfig
+
+T = TypeVar("T")
 
 
 def to_dict(config: TrainConfig) -> dict[str, Any]:
