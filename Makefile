@@ -3,7 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Everything that makes an install stale. Python sources do not: the install is editable.
-BUILD  := pyproject.toml CMakeLists.txt src/bcnn/__init__.py $(wildcard native/* native/simd/*)
+BUILD  := pyproject.toml CMakeLists.txt src/bcnn/__init__.py $(wildcard native/* native/simd/* native/training/*)
+# C++ that .clang-format has the last word on.
+FORMATTED := $(wildcard native/training/*)
 
 .PHONY: help quickstart test check format sanitize neon avx512 bench clean
 help:  ## this list
@@ -18,10 +20,12 @@ test: $(VENV)/.dev  ## set up and run the tests
 check: $(VENV)/.dev  ## lint, format, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(FORMATTED)
 	$(BIN)/mypy
 
-format: $(VENV)/.dev  ## let ruff format and fix
+format: $(VENV)/.dev  ## let ruff and clang-format format and fix
 	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(FORMATTED)
 	$(BIN)/ruff check --fix .
 
 sanitize: $(VENV)/.dev  ## the native core under AddressSanitizer, UBSan and ThreadSanitizer

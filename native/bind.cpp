@@ -1,7 +1,6 @@
-// The engine for Python. The only file that knows Python; bcnn/engine.py is what people use.
+// The engine for Python. The only file that knows Python, and it knows no op: bcnn/deploy/engine.py hands over records.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -16,41 +15,26 @@ using namespace bcnn;
 
 namespace {
 
-using Floats = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
-using Words = nb::ndarray<const uint32_t, nb::c_contig, nb::device::cpu>;
+using Values = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 using Images = nb::ndarray<const uint8_t, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 using Image = nb::ndarray<const uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using Result = nb::ndarray<nb::numpy, float>;
 
-// Ops added one by one. bcnn.program.program has checked them; arrays stay referenced until the engine has its own copies.
-struct Builder {
-    Model model;
-    std::vector<nb::object> kept;
-
-    template <class Array>
-    const auto* keep(const Array& array) {
-        kept.push_back(nb::cast(array));
-        return array.data();
+// A bcnn.program.record.Record: kind, numbers, arrays, parts. `kept` holds the arrays until the engine has its own copies.
+Record record_of(nb::handle from, std::vector<Values>& kept) {
+    const auto [kind, numbers, arrays, parts] = nb::cast<std::tuple<std::string, nb::dict, nb::dict, nb::dict>>(from);
+    Record made;
+    made.kind = kind;
+    for (const auto& [name, values] : numbers) made.numbers[nb::cast<std::string>(name)] = nb::cast<std::vector<int>>(values);
+    for (const auto& [name, values] : arrays) {
+        kept.push_back(nb::cast<Values>(values));
+        if (kept.back().itemsize() != 4) throw std::invalid_argument("arrays of a program have values of four bytes");
+        made.arrays[nb::cast<std::string>(name)] = {kept.back().data(), kept.back().size()};
     }
-    const float* keep(const std::optional<Floats>& array) { return array ? keep(*array) : nullptr; }
-
-    Op& append(Kind kind, std::tuple<int, int, int> shape, int source) {
-        const auto [h, w, c] = shape;
-        if (h < 1 || w < 1 || c < 1 || source >= int(model.size()) || (source < 0) != model.empty())
-            throw std::invalid_argument("op does not follow from the ones before it");
-        Op op{};
-        op.kind = kind;
-        op.h = h;
-        op.w = w;
-        op.c = c;
-        op.source = source;
-        op.add = -1;
-        op.k = source < 0 ? c : model[source].c;
-        op.stride = 1;
-        model.push_back(op);
-        return model.back();
-    }
-};
+    for (const auto& [name, records] : parts)
+        for (const nb::handle one : nb::cast<nb::list>(records)) made.parts[nb::cast<std::string>(name)].push_back(record_of(one, kept));
+    return made;
+}
 
 const Kernels& kernels_of(const std::string& isa) {
     for (const Isa* i = isas(); i->kernels; i++)
@@ -62,12 +46,18 @@ struct Core {
     std::unique_ptr<Engine> engine;
     std::vector<std::tuple<int, int, int>> shapes;
 
-    Core(const Builder& builder, const std::string& isa, int threads) {
-        if (builder.model.empty() || threads < 1) throw std::invalid_argument("an engine needs ops and at least one thread");
+    Core(const nb::list& ops, const std::vector<std::tuple<int, int, int>>& shapes_in, const std::string& isa, int threads,
+         bool least_memory)
+        : shapes(shapes_in) {
+        if (threads < 1 || shapes.empty()) throw std::invalid_argument("an engine needs ops and at least one thread");
         const Kernels& kernels = kernels_of(isa);
-        for (const Op& op : builder.model) shapes.emplace_back(op.h, op.w, op.c);
+        std::vector<Values> kept;
+        std::vector<Record> records;
+        std::vector<Shape> maps;
+        for (const nb::handle op : ops) records.push_back(record_of(op, kept));
+        for (const auto& [h, w, c] : shapes) maps.push_back({h, w, c});
         nb::gil_scoped_release release;
-        engine = std::make_unique<Engine>(builder.model, kernels, threads);
+        engine = std::make_unique<Engine>(records, maps, kernels, threads, least_memory ? Goal::memory : Goal::time);
     }
     ~Core() {
         nb::gil_scoped_release release;  // joining threads
@@ -133,10 +123,9 @@ double gmacs(const Work& work) {
 double dot_peak(const std::string& isa) {
     const Kernels& kernels = kernels_of(isa);
     nb::gil_scoped_release release;
-    std::vector<uint64_t> scratch((kernels.scratch_bytes(1024) + 64) / 8 + 8);
-    auto* aligned = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(scratch.data()) + 63) / 64 * 64);
-    kernels.dot_peak(0, aligned);
-    return gmacs([&] { return kernels.dot_peak(1000, aligned); });
+    Aligned<uint8_t> scratch(kernels.peak_scratch);
+    kernels.dot_peak(0, scratch.data());
+    return gmacs([&] { return kernels.dot_peak(1000, scratch.data()); });
 }
 
 // Binary GMAC/s of xor, popcount and add on registers alone, one thread.
@@ -156,53 +145,9 @@ NB_MODULE(_core, m) {
     });
     m.def("dot_peak", &dot_peak, nb::arg("isa"));
     m.def("popcount_peak", &popcount_peak, nb::arg("isa"));
-
-    using Shape = std::tuple<int, int, int>;
-    nb::class_<Builder>(m, "Builder")
-        .def(nb::init<>())
-        .def("input", [](Builder& b, Shape shape, Floats scale, Floats offset, std::optional<Floats> intensity) {
-            Op& op = b.append(Kind::input, shape, -1);
-            op.scale = b.keep(scale);
-            op.offset = b.keep(offset);
-            op.intensity = b.keep(intensity);
-        }, nb::arg("shape"), nb::arg("scale"), nb::arg("offset"), nb::arg("intensity").none())
-        .def("binary_conv", [](Builder& b, Shape shape, int source, int k, bool identity, std::optional<Floats> slope,
-                               std::optional<int> add, bool prelu_after_add) {
-            Op& op = b.append(Kind::binary_conv, shape, source);
-            op.k = k;
-            op.identity = identity;
-            op.slope = b.keep(slope);
-            op.add = add.value_or(-1);
-            op.prelu_after_add = prelu_after_add;
-        }, nb::arg("shape"), nb::arg("source"), nb::arg("k"), nb::arg("identity"), nb::arg("slope").none(),
-           nb::arg("add").none(), nb::arg("prelu_after_add"))
-        .def("branch", [](Builder& b, Floats threshold, Words weight, Floats scale, Floats offset, int dy, int dx) {
-            b.model.back().branches.push_back({b.keep(threshold), b.keep(weight), b.keep(scale), b.keep(offset), dy, dx});
-        }, nb::arg("threshold"), nb::arg("weight"), nb::arg("scale"), nb::arg("offset"), nb::arg("dy"), nb::arg("dx"))
-        .def("depthwise_conv", [](Builder& b, Shape shape, int source, Floats weight, Floats offset,
-                                  std::optional<Floats> slope, int stride) {
-            Op& op = b.append(Kind::depthwise, shape, source);
-            op.k = op.c;
-            op.weight = b.keep(weight);
-            op.offset = b.keep(offset);
-            op.slope = b.keep(slope);
-            op.stride = stride;
-        }, nb::arg("shape"), nb::arg("source"), nb::arg("weight"), nb::arg("offset"), nb::arg("slope").none(), nb::arg("stride"))
-        .def("avg_pool", [](Builder& b, Shape shape, int source, int stride) {
-            b.append(Kind::avg_pool, shape, source).stride = stride;
-        }, nb::arg("shape"), nb::arg("source"), nb::arg("stride"))
-        .def("channel_avg", [](Builder& b, Shape shape, int source) { b.append(Kind::channel_avg, shape, source); },
-             nb::arg("shape"), nb::arg("source"))
-        .def("global_avg_pool", [](Builder& b, Shape shape, int source) { b.append(Kind::global_avg_pool, shape, source); },
-             nb::arg("shape"), nb::arg("source"))
-        .def("linear", [](Builder& b, Shape shape, int source, Floats weight, Floats bias) {
-            Op& op = b.append(Kind::linear, shape, source);
-            op.weight = b.keep(weight);
-            op.offset = b.keep(bias);
-        }, nb::arg("shape"), nb::arg("source"), nb::arg("weight"), nb::arg("bias"));
-
     nb::class_<Core>(m, "Engine")
-        .def(nb::init<const Builder&, const std::string&, int>(), nb::arg("builder"), nb::arg("isa"), nb::arg("threads"))
+        .def(nb::init<const nb::list&, const std::vector<std::tuple<int, int, int>>&, const std::string&, int, bool>(), nb::arg("ops"),
+             nb::arg("shapes"), nb::arg("isa"), nb::arg("threads"), nb::arg("least_memory"))
         .def("run", &Core::run, nb::arg("images"))
         .def("maps", &Core::maps, nb::arg("image"))
         .def("profile", &Core::profile, nb::arg("image"), nb::arg("repeats"))

@@ -1,5 +1,5 @@
 // Which instruction sets are built, and which this machine has.
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 namespace bcnn {
 

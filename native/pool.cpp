@@ -1,6 +1,7 @@
 #include "pool.h"
 
 #include <chrono>
+#include <system_error>
 
 namespace bcnn {
 namespace {
@@ -18,14 +19,32 @@ void pause() {
 
 }  // namespace
 
+NoThread::NoThread(int number, int threads, const std::string& reason)
+    : what_("cannot start thread " + std::to_string(number) + " of " + std::to_string(threads) + ": " + reason +
+            "; ask for fewer threads") {}
+
 Pool::Pool(int threads) {
-    for (int i = 1; i < threads; i++) threads_.emplace_back([this, i] { wait_for_jobs(i); });
+    threads_.reserve(size_t(threads));
+    for (int i = 1; i < threads; i++) {
+        try {
+            threads_.emplace_back([this, i] { wait_for_jobs(i); });
+        } catch (const std::system_error& error) {
+            end();  // a thread that is destroyed before it was joined would end the process
+            throw NoThread(i + 1, threads, error.code().message());
+        } catch (...) {
+            end();
+            throw;
+        }
+    }
 }
 
-Pool::~Pool() {
+Pool::~Pool() { end(); }
+
+void Pool::end() {
     stop_ = true;
     wake_sleepers();
     for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
 }
 
 template <class Ready>

@@ -8,16 +8,28 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
+#include <string>
 #include <thread>
 #include <vector>
 
 namespace bcnn {
 
+// The operating system has no thread left for us: a limit of the user, or no memory for a stack. In Python a MemoryError.
+class NoThread : public std::bad_alloc {
+public:
+    NoThread(int number, int threads, const std::string& reason);
+    const char* what() const noexcept override { return what_.c_str(); }
+
+private:
+    std::string what_;
+};
+
 class Pool {
 public:
     using Work = std::function<void(int stage, int piece, int thread)>;
 
-    explicit Pool(int threads);  // the caller's included
+    explicit Pool(int threads);  // the caller's included; NoThread if one cannot be made
     ~Pool();
     Pool(const Pool&) = delete;
     Pool& operator=(const Pool&) = delete;
@@ -35,6 +47,7 @@ private:
     template <class Ready>
     void wait(const Ready& ready);
     void wake_sleepers();
+    void end();
 
     std::vector<std::thread> threads_;
     std::mutex mutex_;

@@ -4,6 +4,7 @@ import os
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import safetensors.torch
@@ -80,6 +81,100 @@ def test_damaged_file_is_one_sentence(tmp_path, cut):
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(UserError, match="not a complete safetensors file"):
         checkpoint.read(path)
+
+
+def flip(path, at):
+    """One bit of a file."""
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+def test_one_wrong_bit_in_any_tensor_is_noticed_and_the_tensor_named(tmp_path):
+    path = tmp_path / "a.safetensors"
+    optimizer = {"decoder.linear.bias/exp_avg": torch.ones(10)}
+    checkpoint.save(path, Checkpoint(tiny.NETWORK, "binary", made().state_dict(), META, optimizer))
+    whole = path.read_bytes()
+    start = 8 + int.from_bytes(whole[:8], "little")
+    for name, entry in json.loads(whole[8:start]).items():
+        if name == "__metadata__":
+            continue
+        flip(path, start + entry["data_offsets"][0])
+        with pytest.raises(UserError, match=f"tensor '{name}' does not match its hash"):
+            checkpoint.read(path)
+        path.write_bytes(whole)
+    assert checkpoint.read(path).optimizer
+
+
+@pytest.mark.parametrize("text", [b'\\"updates\\": 7', b"0.875", b'"binary"', b'\\"tiny\\"'])
+def test_one_wrong_digit_or_letter_in_the_header_is_noticed(tmp_path, text):
+    path = tmp_path / "a.safetensors"
+    checkpoint.save(path, Checkpoint(tiny.NETWORK, "binary", made().state_dict(), META, progress={"updates": 7}))
+    flip(path, path.read_bytes().index(text) + len(text) - 2)
+    with pytest.raises(UserError, match=r"damaged header|not a complete safetensors file"):
+        checkpoint.read(path)
+
+
+def test_a_checkpoint_from_before_there_were_hashes_is_still_read(tmp_path):
+    path = tmp_path / "a.safetensors"
+    checkpoint.save(path, Checkpoint(tiny.NETWORK, "binary", made().state_dict(), META))
+    with safetensors.safe_open(str(path), "pt") as file:
+        header = {key: value for key, value in file.metadata().items() if key not in ("hash", "hashes")}
+    header["format"] = checkpoint.UNHASHED
+    safetensors.torch.save_file(made().state_dict(), path, header)
+    assert checkpoint.read(path).meta == META
+
+
+def test_the_generation_before_is_named_where_a_checkpoint_is_damaged(tmp_path):
+    path = tmp_path / "last.safetensors"
+    for recipe in ("one", "two"):
+        saved = Checkpoint(tiny.NETWORK, "binary", made().state_dict(), replace(META, provenance={"recipe": recipe}))
+        checkpoint.save(path, saved, keep=True)
+    before = checkpoint.previous(path)
+    assert [checkpoint.read(p).meta.provenance["recipe"] for p in (path, before)] == ["two", "one"]
+    flip(path, -1)
+    with pytest.raises(UserError, match=f"does not match its hash; the generation before it is {before}"):
+        checkpoint.load(tmp_path)
+    path.unlink()
+    with pytest.raises(UserError, match=f"no last.safetensors; the generation before it is {before}"):
+        checkpoint.load(tmp_path)
+
+
+# 68 GB of binary weights; a million modules; sixteen million quantiles: nothing of it may be begun.
+HUGE = [
+    tiny.NETWORK.replace(stem={"blocks": 1, "stride": 1, "replicate": 23000}),
+    tiny.NETWORK.replace(stem={"blocks": 1, "stride": 1, "replicate": 1, "filter": 1001}),
+    tiny.NETWORK.replace(branches=1 << 24),
+    tiny.NETWORK.replace(stem={"blocks": 1, "stride": 1, "replicate": 1 << 20}),
+]
+
+
+@pytest.mark.parametrize("network", HUGE)
+def test_a_small_file_cannot_ask_for_much_memory(tmp_path, network, monkeypatch):
+    path = tmp_path / "a.safetensors"
+    checkpoint.save(path, Checkpoint(network, "binary", {}, META))
+    assert path.stat().st_size < 4000
+    monkeypatch.setattr(checkpoint, "Network", None)  # it is not even begun
+    with pytest.raises(UserError, match=r"lacks tensors: its network has .* binary weights, the file 0 values in 0"):
+        checkpoint.load(path)
+
+
+def test_tensors_of_other_shapes_than_the_network_has_are_noticed_before_it_gets_memory(tmp_path, monkeypatch):
+    path = tmp_path / "a.safetensors"
+    state = made().state_dict()
+    # Enough values, but in the wrong places: the classes are not what the decoder has.
+    checkpoint.save(path, Checkpoint(tiny.NETWORK.replace(classes=1 << 24), "binary", state, META))
+    real = checkpoint.Network
+    devices = []
+
+    def network(*args):
+        devices.append(str(torch.empty(0).device))
+        return real(*args)
+
+    monkeypatch.setattr(checkpoint, "Network", network)
+    with pytest.raises(UserError, match=r"decoder.linear.weight is \(10, \d+\), this network's is \(16777216, "):
+        checkpoint.load(path)
+    assert devices == ["meta"]
 
 
 def test_other_files_are_told_apart(tmp_path):

@@ -181,3 +181,17 @@ def test_bad_file_is_one_sentence_and_exit_code_2(tmp_path):
     assert done.stdout == ""
     assert done.stderr.startswith("bcnn: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_logits_that_overflow_are_a_sentence_and_json_stays_json(tmp_path, photo):
+    network = samples.network()
+    with torch.no_grad():
+        network.decoder.linear.weight.fill_(3e38)
+    program = lower(network, samples.MEAN, samples.STD, ("a", "b", "c"), 1.0)
+    packfile.save(program, tmp_path / "huge.bcnn")
+    result = run("predict", photo, "-m", tmp_path / "huge.bcnn", code=2)
+    assert "nan" not in result.stdout
+    assert "the logits of" in result.stderr
+    assert "are too large to be numbers" in result.stderr
+    text = run("predict", photo, "-m", tmp_path / "huge.bcnn", "--json", code=2).stdout
+    assert json.loads(text, parse_constant=pytest.fail) == []

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
-from bcnn import UserError
+from bcnn import UserError, images
 from bcnn.images import fit, open_rgb, rgb
 
 
@@ -76,3 +80,107 @@ def test_files_that_are_no_images_are_named(tmp_path: Path) -> None:
     (tmp_path / "cut.png").write_bytes((tmp_path / "cut.png").read_bytes()[:200])
     with pytest.raises(UserError, match=r"^cannot read image .*cut\.png"):
         open_rgb(tmp_path / "cut.png")
+
+
+# --- images that cost too much -----------------------------------------------------------------------------------------
+
+
+def plain(path: Path, size: tuple[int, int], crop: float) -> np.ndarray:
+    """What every photo went through before there were limits: the trained networks have seen such pixels."""
+    height, width = size
+    photo = ImageOps.exif_transpose(Image.open(path)).convert("RGB")
+    ratio = max(height / crop / photo.height, width / crop / photo.width)
+    larger = max(width, round(photo.width * ratio)), max(height, round(photo.height * ratio))
+    photo = photo.resize(larger, Image.Resampling.BILINEAR)
+    left, top = (larger[0] - width) // 2, (larger[1] - height) // 2
+    return np.asarray(photo.crop((left, top, left + width, top + height)))
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (32, 32), (375, 500), (500, 333), (160, 213), (100, 2000), (3024, 4032), (4096, 8192)]
+)
+@pytest.mark.parametrize("suffix", ["jpg", "png"])
+def test_ordinary_photos_keep_the_pixels_they_always_had(tmp_path: Path, shape: tuple[int, int], suffix: str) -> None:
+    """Up to 8192 x 4096, exactly `LARGE`: neither the reduced decoding nor the early cut touches them."""
+    if shape[0] * shape[1] > 1e6 and suffix == "png":
+        pytest.skip("takes seconds to write, and PNGs are never decoded at a reduced scale")
+    small = image(min(shape[0], 300), min(shape[1], 400))
+    small.resize(shape[::-1]).save(tmp_path / f"photo.{suffix}")
+    for size, crop in (((224, 224), 0.875), ((32, 32), 1.0), ((128, 160), 0.875)):
+        made = fit(open_rgb(tmp_path / f"photo.{suffix}"), size, crop)
+        assert (made == plain(tmp_path / f"photo.{suffix}", size, crop)).all()
+
+
+@pytest.mark.parametrize(
+    ("large", "size"), [(10_000, (80, 100)), (9_999, (40, 50)), (2_000, (20, 25)), (300, (10, 13))]
+)
+def test_a_large_jpeg_is_decoded_at_a_reduced_scale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: int, size: tuple[int, int]
+) -> None:
+    monkeypatch.setattr(images, "LARGE", large * 8 // 10)
+    image(80, 100).save(tmp_path / "a.jpg")
+    image(80, 100).save(tmp_path / "a.png")
+    assert open_rgb(tmp_path / "a.jpg").size[::-1] == size
+    assert open_rgb(tmp_path / "a.png").size == (100, 80)
+
+
+def test_an_early_cut_shows_the_same_centre(monkeypatch: pytest.MonkeyPatch) -> None:
+    photo = image(60, 80).resize((800, 90), Image.Resampling.BILINEAR)
+    whole = fit(photo, (32, 32), 0.875).astype(int)
+    monkeypatch.setattr(images, "WHOLE", 0)
+    assert abs(fit(photo, (32, 32), 0.875).astype(int) - whole).max() <= 1  # corners of the box are float32
+
+
+PEAK = """
+import resource, sys
+from bcnn.images import fit, open_rgb
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+assert fit(open_rgb(sys.argv[1]), (224, 224), 0.875).shape == (224, 224, 3)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "most"),
+    [("wide.png", (1, 30000), 20), ("tall.png", (30000, 1), 20), ("camera.jpg", (9000, 12000), 250)],
+)
+def test_odd_and_large_images_cost_little(tmp_path: Path, name: str, shape: tuple[int, int], most: int) -> None:
+    Image.new("L", shape[::-1], 7).save(tmp_path / name)
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, str(tmp_path / name)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) < most  # megabytes
+
+
+def test_what_is_too_large_is_one_sentence_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "LARGEST", 5000)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 5000)
+    image(80, 100).save(tmp_path / "a.png")
+    image(120, 100).save(tmp_path / "b.png")
+    image(80, 100).save(tmp_path / "c.jpg")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(
+            UserError, match=r"a\.png: it has 100 x 80 pixels, more than the 5,000 that are decoded here"
+        ):
+            open_rgb(tmp_path / "a.png")
+        with pytest.raises(UserError, match=r"b\.png: it has more than 10,000 pixels; make it smaller first$"):
+            open_rgb(tmp_path / "b.png")
+        monkeypatch.setattr(images, "LARGE", 5000)
+        assert open_rgb(tmp_path / "c.jpg").size == (50, 40)
+
+
+def test_reading_in_threads_leaves_the_filters_of_warnings_as_they_were(tmp_path: Path) -> None:
+    image(8, 8).save(tmp_path / "a.png")
+    before = list(warnings.filters)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: open_rgb(tmp_path / "a.png"), range(200)))
+    assert list(warnings.filters) == before
+
+
+def test_a_picture_that_is_handed_over_is_not_changed() -> None:
+    sideways = image(4, 8)
+    sideways.getexif()[0x0112] = 6
+    assert rgb(sideways).size == (4, 8)
+    assert (sideways.size, sideways.getexif()[0x0112]) == ((8, 4), 6)

@@ -12,7 +12,7 @@ import torch
 from bcnn import UserError
 from bcnn.nets.bcnn import Network
 from bcnn.nets.config import PRESETS, preset
-from bcnn.nets.latent import binary_weights, constrain, latents, set_weights
+from bcnn.nets.latent import binary_weights, constrain, latents, set_weights, weights_of
 from bcnn.nets.registry import ARCHITECTURES, architecture, build, from_config
 
 torch.set_num_threads(1)
@@ -105,9 +105,22 @@ def test_step_1_and_step_2_share_their_parameters(name: str) -> None:
         binary = network(x)
         set_weights(network, "real")
         assert {layer.weights for _, layer in latents(network)} == {"real"}
+        assert weights_of(network) == "real"
         assert not torch.equal(network(x), binary)
         set_weights(network, "binary")
         assert torch.equal(network(x), binary)
+
+
+@pytest.mark.parametrize("name", ["xnornet-nin", "abcnet-r18-cifar", "groupnet-r18-cifar", "reactnet-a-cifar"])
+def test_autocast_to_bfloat16_trains_and_other_types_run(name: str) -> None:
+    network = small(name)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = network(images(name))
+    out.float().square().sum().backward()
+    assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in network.parameters())
+    network.eval()
+    for dtype in (torch.bfloat16, torch.float64):
+        assert network.to(dtype)(images(name).to(dtype)).dtype == dtype
 
 
 @pytest.mark.parametrize("name", ["xnornet-nin", "bnn-vgg", "meliusnet-22-cifar", "abcnet-r18-cifar"])
@@ -127,6 +140,7 @@ def test_real_networks_have_nothing_to_switch() -> None:
     network = small("resnet-18-cifar")
     set_weights(network, "real")
     assert [*latents(network)] == []
+    assert weights_of(network) == "binary"
 
 
 @pytest.mark.parametrize(
@@ -159,6 +173,9 @@ def test_a_config_survives_json_and_builds_the_same_network(name: str, choices: 
         ("birealnet-18", {"size": "64"}, "size of birealnet-18 must be height and width in multiples of 32, got '64'"),
         ("birealnet-18", {"classes": 0}, "classes of birealnet-18 must be a whole number >= 1, got 0"),
         ("birealnet-18", {"pad": "one"}, "pad of a binary convolution: unknown 'one'"),
+        ("digits", {"size": 9}, "image_size height 9 is not a multiple of 4"),
+        ("abcnet-r18", {"scale": "filter"}, "ABC-Net's weights have rules of their own: only"),
+        ("abcnet-r18", {"weight_bases": 0}, "ABC-Net needs at least one base of each kind, got 0 x 5"),
         ("birealnet-18", {"width": -1}, "width must be a number > 0, got -1"),
         ("xnornet-alexnet", {"size": 32}, "XNOR-Net's AlexNet needs images of at least 63 x 63, got 32 x 32"),
     ],

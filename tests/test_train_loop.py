@@ -1,3 +1,4 @@
+import itertools
 import json
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from bcnn.errors import UserError
 from bcnn.nets.bcnn import Network
 from bcnn.train import adam, checkpoint, loop
 from bcnn.train.config import Step
+from bcnn.train.loop import Trainer
 from bcnn.train.run import RunFolder
 from bcnn.train.start import train
 from bcnn.train.transfer import latents
@@ -165,11 +167,11 @@ def test_loss_that_is_not_finite_stops_the_run_and_names_the_step(tmp_path, monk
 def test_full_disk_is_reported_and_the_run_goes_on(tmp_path, monkeypatch, capsys):
     real, failed = checkpoint.save, []
 
-    def sometimes_full(path, contents):
+    def sometimes_full(path, contents, keep):
         if path.name == "last.safetensors" and not failed:
             failed.append(path)
             raise OSError(28, "No space left on device")
-        real(path, contents)
+        real(path, contents, keep)
 
     monkeypatch.setattr(checkpoint, "save", sometimes_full)
     info = train(short(), tmp_path / "run")
@@ -179,11 +181,11 @@ def test_full_disk_is_reported_and_the_run_goes_on(tmp_path, monkeypatch, capsys
 
 
 def test_disk_that_stays_full_ends_the_run_with_a_sentence(tmp_path, monkeypatch):
-    def full(path, contents):
+    def full(path, contents, keep):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoint, "save", full)
-    with pytest.raises(UserError, match="No space left on device; what was saved before is complete, make room, then"):
+    with pytest.raises(UserError, match="No space left on device; what was saved before is complete; when it can be"):
         train(short(), tmp_path / "run")
 
 
@@ -228,3 +230,27 @@ def test_the_float_twin_teaches_the_steps_after_it(tmp_path):
     info = train(tiny.config(steps=(twin, step2)), tmp_path / "run")
     assert list(info["accuracy"]) == ["twin", "step2"]
     assert checkpoint.read(RunFolder(tmp_path / "run").step("twin")).weights == "float"
+
+
+def test_every_epoch_of_every_step_has_an_order_and_crops_of_its_own(tmp_path, monkeypatch):
+    seen = {}
+    real = Trainer.update
+
+    def update(self, step, t, model, network, optimizer, targets, batch):
+        seen.setdefault((step.name, self.progress.epoch), []).append((batch.index, batch.x))
+        real(self, step, t, model, network, optimizer, targets, batch)
+
+    monkeypatch.setattr(Trainer, "update", update)
+    monkeypatch.setattr("bcnn.train.report.write", lambda folder: None)
+    train(tiny.config(), tmp_path / "run")
+    assert sorted(seen) == [("step1", 0), ("step1", 1), ("step2", 0), ("step2", 1)]
+    orders = [tuple(np.concatenate([index for index, _ in batches])) for batches in seen.values()]
+    assert len(set(orders)) == 4
+    crops = []
+    for batches in seen.values():
+        index, x = np.concatenate([i for i, _ in batches]), torch.cat([x for _, x in batches])
+        crops.append({int(i): pixels for i, pixels in zip(index, x, strict=True)})
+    for first, second in itertools.combinations(crops, 2):
+        both = first.keys() & second.keys()
+        same = sum(torch.equal(first[i], second[i]) for i in both)
+        assert same < len(both) / 100

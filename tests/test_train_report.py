@@ -1,5 +1,6 @@
 import html.parser
 import io
+import json
 
 import numpy as np
 import pytest
@@ -49,6 +50,25 @@ def test_report_is_one_page_that_needs_nothing_else(tmp_path):
         assert Image.open(tmp_path / name).size[0] > 800
 
 
+def test_nothing_in_run_json_or_the_metrics_becomes_markup(tmp_path):
+    """Every text, and every number replaced by a text, that the page shows."""
+    evil = "<script>alert(1)</script>"
+    pictures = {"curves": b"", "activity": b""}
+
+    def poisoned(value):
+        if isinstance(value, dict):
+            return {key: poisoned(item) for key, item in value.items()}
+        return [poisoned(item) for item in value] if isinstance(value, list) else evil
+
+    epochs = [{**poisoned(record), "step": record["step"]} for record in RECORDS]
+    info = poisoned(INFO)
+    for step, name in zip(info["config"]["steps"], ("step1", "step2"), strict=True):
+        step["name"] = name
+    page = report.page(info, epochs, pictures)
+    assert "<script" not in page
+    assert page.count("&lt;script&gt;") > 20
+
+
 def test_run_without_an_epoch_has_no_report(tmp_path):
     report.write(RunFolder(tmp_path))
     assert not list(tmp_path.iterdir())
@@ -80,10 +100,21 @@ def test_metrics_forget_what_came_after_the_checkpoint_and_half_written_lines(tm
     for record in UPDATES + RECORDS:
         folder.log(record)
     with folder.metrics.open("a") as file:
-        file.write('{"kind": "epo')
+        file.write('[1]\n"kind"\n{}\n{"kind": "epo')
     folder.rewind_metrics(updates=11, epochs=2)
     assert [r["updates"] for r in folder.read_metrics("update")] == [1, 6, 11]
     assert [r["epochs_done"] for r in folder.read_metrics("epoch")] == [1, 2]
+
+
+def test_metrics_stay_json_when_a_number_overflows(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.log({"kind": "epoch", "loss": float("nan"), "val_loss": float("inf"), "lr": 0.5})
+    assert json.loads(folder.metrics.read_text(), parse_constant=pytest.fail) == {
+        "kind": "epoch",
+        "loss": None,
+        "val_loss": None,
+        "lr": 0.5,
+    }
 
 
 @pytest.mark.parametrize("program", ["/usr/bin/bcnn", "/lib/bcnn/__main__.py"])

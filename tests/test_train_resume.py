@@ -15,6 +15,7 @@ import tiny
 from bcnn.errors import UserError
 from bcnn.train import checkpoint
 from bcnn.train.interrupt import Interrupt, Stopped
+from bcnn.train.loop import Progress
 from bcnn.train.run import RunFolder
 from bcnn.train.start import train
 
@@ -137,6 +138,85 @@ def test_stop_after_stops_there_and_resumes(tmp_path):
     assert checkpoint.read(tmp_path / "run").progress["updates"] == 6
 
 
+def damage(path):
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_ends_with_the_same_bits(untouched, tmp_path, capsys):
+    folder = tmp_path / "run"
+    with pytest.raises(Stopped):
+        train(tiny.config(**SETTINGS), folder, stop_after=7)
+    last, before = folder / "last.safetensors", folder / "last.previous.safetensors"
+    assert (checkpoint.read(last).progress["updates"], checkpoint.read(before).progress["updates"]) == (7, 6)
+    damage(last)
+    with pytest.raises(Stopped):
+        train(None, folder, resume=True, stop_after=2)
+    said = capsys.readouterr().err.replace("\n", " ")
+    assert "does not match its hash; resumed from the generation before it, last.previous.safetensors" in said
+    # The damaged one is not kept as a generation of its own.
+    assert (checkpoint.read(last).progress["updates"], checkpoint.read(before).progress["updates"]) == (8, 7)
+    last.unlink()
+    train(None, folder, resume=True)
+    assert "last.safetensors is gone; resumed from" in capsys.readouterr().err.replace("\n", " ")
+    same_run(folder, untouched)
+
+
+def test_two_damaged_generations_are_one_sentence(tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(Stopped):
+        train(tiny.config(**SETTINGS), folder, stop_after=2)
+    damage(folder / "last.safetensors")
+    damage(folder / "last.previous.safetensors")
+    with pytest.raises(UserError, match="does not match its hash; and the generation before it is no better: "):
+        train(None, folder, resume=True)
+
+
+PROGRESS = {"step": 0, "epoch": 1, "batch": 2, "updates": 7, "epochs_done": 1, "flips": [0.1], "accuracies": {}}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"step": "0"},
+        {"steps": 0},
+        {"step": -1},
+        {"step": 3},
+        {"step": 2, "finished": False},
+        {"step": 1, "accuracies": {}},
+        {"finished": True},
+        {"epoch": 3},
+        {"epoch": 2, "batch": 0},
+        {"epoch": 2, "batch": 1, "accuracies": {"step1": 0.5}},
+        {"batch": 6},
+        {"updates": None},
+        {"flips": ["a"]},
+        {"flips": 1},
+        {"accuracies": [1]},
+        {"accuracies": {"step1": "high"}},
+        {"accuracies": {"other": 0.5}},
+        {"seconds": "long"},
+    ],
+)
+def test_damaged_progress_is_one_sentence(wrong):
+    steps = tiny.config().steps
+    assert Progress.of(PROGRESS, steps, 5).updates == 7
+    with pytest.raises(UserError, match="progress"):
+        Progress.of({**PROGRESS, **wrong}, steps, 5)
+
+
+def test_damaged_progress_in_a_checkpoint_names_the_file(tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(Stopped):
+        train(tiny.config(), folder, stop_after=2)
+    last = checkpoint.read(folder)
+    for progress in ({**last.progress, "step": "one"}, {"updates": 1, "more": 2}):
+        checkpoint.save(folder / "last.safetensors", replace(last, progress=progress))
+        with pytest.raises(UserError, match=r"last.safetensors: progress.*start a new run"):
+            train(None, folder, resume=True)
+
+
 def test_resuming_a_finished_run_changes_nothing(untouched):
     before = (untouched / "last.safetensors").read_bytes()
     train(None, untouched, resume=True)
@@ -154,6 +234,56 @@ def test_resuming_on_other_data_is_an_error(tmp_path):
     (tmp_path / "data" / "ant" / "5.png").unlink()
     with pytest.raises(UserError, match="not the data this run began with: its 'train' changed"):
         train(None, tmp_path / "run", resume=True)
+
+
+def photos(folder):
+    """Two classes with images of the same sizes and the same colours, in other orders."""
+    for name, offset in (("ant", 0), ("cat", 3)):
+        (folder / name).mkdir(parents=True)
+        for i in range(6):
+            image = Image.new("RGB", (8, 8), (40 * ((i + offset) % 6), 0, 0))
+            image.save(folder / name / f"{i}.bmp")  # as many bytes for every colour
+    return folder
+
+
+@pytest.mark.parametrize("memory_mb", [2048, 0])
+def test_swapped_class_folders_are_noticed(tmp_path, memory_mb):
+    folder = photos(tmp_path / "data")
+    if not memory_mb:  # streamed images are known by names and sizes
+        Image.new("RGB", (8, 9)).save(folder / "ant" / "0.bmp")
+    config = replace(tiny.config().data, source=str(folder), memory_mb=memory_mb)
+    config = tiny.config(data=config, batch=4)
+    with pytest.raises(Stopped):
+        train(config, tmp_path / "run", stop_after=1)
+    (folder / "ant").rename(folder / "x")
+    (folder / "cat").rename(folder / "ant")
+    (folder / "x").rename(folder / "cat")
+    with pytest.raises(UserError, match=r"not the data this run began with: its '(train|val)_images' changed"):
+        train(None, tmp_path / "run", resume=True)
+
+
+def test_a_run_from_before_images_were_compared_goes_on(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    with pytest.raises(Stopped):
+        train(tiny.config(), folder.path, stop_after=1)
+    info = folder.read_info()
+    del info["data"]["train_images"], info["data"]["val_images"]
+    folder.write_info(info)
+    with pytest.raises(Stopped):
+        train(None, folder.path, resume=True, stop_after=1)
+    folder.write_info({**info, "data": [1]})
+    with pytest.raises(UserError, match=r"run.json is damaged: its data"):
+        train(None, folder.path, resume=True)
+
+
+@pytest.mark.parametrize("name", ["no\xa0break", "tab\there", "\x1b[2J", " "])
+def test_a_class_that_could_not_be_packed_is_refused_before_training(tmp_path, name):
+    folder = photos(tmp_path / "data")
+    (folder / "cat").rename(folder / name)
+    config = tiny.config(data=replace(tiny.config().data, source=str(folder)))
+    with pytest.raises(UserError, match=r"^class .* cannot be a label of a packed file: .*; rename its folder$"):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_resuming_nothing_is_an_error(tmp_path):

@@ -1,5 +1,7 @@
+import pickle
 import sys
 import types
+import zipfile
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +14,7 @@ from bcnn.data import Augment, open_data
 from bcnn.errors import UserError
 from bcnn.nets.bcnn import Network
 from bcnn.train import checkpoint, teachers
+from bcnn.train.run import RunFolder
 from bcnn.train.start import train
 
 
@@ -85,7 +88,7 @@ def test_exported_program_teaches(data, tmp_path):
     program = torch.export.export(nn.Sequential(nn.AvgPool2d(2), nn.Flatten(), nn.Linear(48, 10)).eval(),
                                   (torch.zeros(2, 3, 8, 8),), dynamic_shapes={"input": {0: batch}})  # fmt: skip
     torch.export.save(program, tmp_path / "teacher.pt2")
-    teacher = teachers.load(str(tmp_path / "teacher.pt2"), data)
+    teacher = teachers.load(str(tmp_path / "teacher.pt2"), data, trust=True)
     assert teacher.size == (8, 8)
     probabilities, _ = teacher(torch.randn(5, 3, 8, 8))
     assert torch.allclose(probabilities.sum(1), torch.ones(5))
@@ -99,11 +102,78 @@ def test_teachers_that_cannot_be_had_say_why(data, tmp_path, trained):
         teachers.load(str(tmp_path / "no.pt2"), data)
     (tmp_path / "bad.pt2").write_bytes(b"bad")
     with pytest.raises(UserError, match="not an exported torch program"):
-        teachers.load(str(tmp_path / "bad.pt2"), data)
+        teachers.load(str(tmp_path / "bad.pt2"), data, trust=True)
     with pytest.raises(UserError, match="no checkpoint at"):
         teachers.load(str(tmp_path / "nothing"), data)
     with pytest.raises(UserError, match="knows other classes"):
         teachers.load(str(trained), replace(data, classes=tuple("abcdefghij")))
+
+
+class Hostile:
+    """Unpickled, it makes a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    """An exported program in the older layout, whose weights are a pickle that runs code."""
+    with zipfile.ZipFile(tmp_path / "hostile.pt2", "w") as archive:
+        archive.writestr("version", "8.18")
+        for name in ("serialized_exported_program.json", "serialized_constants.pt", "serialized_example_inputs.pt"):
+            archive.writestr(name, b"{}")
+        archive.writestr("serialized_state_dict.pt", pickle.dumps(Hostile(tmp_path / "ran")))
+    return tmp_path / "hostile.pt2"
+
+
+def test_an_exported_program_is_not_opened_without_trust(data, hostile, monkeypatch):
+    opened = []
+    monkeypatch.setattr(torch.export, "load", lambda path: opened.append(path))
+    for use in (teachers.check, lambda name: teachers.load(name, data)):
+        with pytest.raises(UserError, match=r"can run any code that is in it; .* say so with --trust"):
+            use(str(hostile))
+    assert not opened
+    assert not (hostile.parent / "ran").exists()
+    with pytest.raises(UserError):
+        teachers.load(str(hostile), data, trust=True)
+    assert opened == [hostile]
+
+
+@pytest.mark.parametrize("name", ["timm:hf-hub:someone/model", "timm:local-dir:/tmp/model", "torchvision:../model"])
+def test_a_teacher_from_anywhere_needs_trust(name, monkeypatch):
+    monkeypatch.setattr(teachers, "_library", lambda package, model: None)
+    with pytest.raises(UserError, match=r"may be fetched from anywhere; .* --trust"):
+        teachers.check(name)
+    teachers.check(name, trust=True)
+    teachers.check("timm:resnet34.a1_in1k")
+
+
+def test_a_run_folder_cannot_give_trust_for_the_person_who_resumes_it(tmp_path, hostile, monkeypatch):
+    opened = []
+    monkeypatch.setattr(torch.export, "load", lambda path: opened.append(path))
+    config = tiny.config(steps=(replace(tiny.STEP1, teacher=str(hostile)),))
+    with pytest.raises(UserError, match="--trust"):
+        train(config, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    RunFolder(tmp_path / "run").create(config)
+    with pytest.raises(UserError, match="--trust"):
+        train(None, tmp_path / "run", resume=True)
+    assert not opened
+    with pytest.raises(UserError, match="not an exported torch program"):
+        train(None, tmp_path / "run", resume=True, trust=True)
+    assert opened == [hostile]
+
+
+@pytest.mark.parametrize("table", [np.zeros((2, 5, 10), np.float64), np.zeros((1, 5, 10), np.float32), None])
+def test_damaged_stored_outputs_are_one_sentence(tmp_path, table):
+    file = tmp_path / "teacher.npy"
+    np.save(file, np.array([{}]) if table is None else table)
+    with pytest.raises(UserError, match=r"is damaged: .*; remove it, and it is made again"):
+        teachers.Stored(file, 2, 5, 10)
 
 
 def test_teacher_with_another_number_of_classes_is_refused(data, tmp_path):
@@ -130,7 +200,7 @@ def test_stored_outputs_are_the_teachers_for_every_fixed_variant(trained, tmp_pa
     teacher = teachers.load(str(trained), data)
     file = tmp_path / teachers.stored_name(str(trained), data, 0)
     assert sum(teachers.store(file, teacher, data, 0, 256, "cpu")) == 2 * len(data.train)
-    stored = teachers.Stored(file, 2)
+    stored = teachers.Stored(file, 2, len(data.train), 10)
     for epoch in (0, 1, 2):
         batch = next(data.train_batches(epoch, 64, seed=0))
         assert torch.allclose(

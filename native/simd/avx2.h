@@ -29,6 +29,16 @@ BCNN_INLINE Floats in_order(Floats v) {
     return v;
 }
 BCNN_INLINE Floats prelu(Floats v, Floats slope) { return _mm256_blendv_ps(v, _mm256_mul_ps(v, slope), v); }
+// PReLU as defined, for v that may be -0.0: `prelu` takes the sign bit for "less than zero", and differs there if the slope is negative.
+BCNN_INLINE Floats exact_prelu(Floats v, Floats slope) {
+    return _mm256_blendv_ps(v, _mm256_mul_ps(v, slope), _mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_LT_OQ));
+}
+BCNN_INLINE Floats if_less(Floats a, Floats b, Floats then, Floats otherwise) {  // a < b ? then : otherwise
+    return _mm256_blendv_ps(otherwise, then, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
+}
+BCNN_INLINE Floats if_at_least(Floats a, Floats b, Floats then, Floats otherwise) {
+    return _mm256_blendv_ps(otherwise, then, _mm256_cmp_ps(a, b, _CMP_GE_OQ));
+}
 BCNN_INLINE unsigned at_least(Floats x, Floats t) {
     return unsigned(_mm256_movemask_ps(_mm256_cmp_ps(x, t, _CMP_GE_OQ)));
 }
@@ -59,19 +69,18 @@ BCNN_INLINE size_t weight_bytes(int k) { return size_t(nibbles(k)) * group; }
 // sign_pack leaves the nibbles of every 64 channels (16 a round, `rounds` of them) in this order.
 BCNN_INLINE int place(int nibble, int rounds) { return (nibble % 2 * 2 + nibble / 2 % 2) * rounds + nibble / 4; }
 
-// x >= threshold of a block of pixels, as offsets of tables. `pixel` has one entry more than there are pixels if that is odd.
+// x >= threshold of a block of pixels, as offsets of tables. An odd last pixel is paired with itself.
 //   1. Comparisons of two pixels and two registers of channels, narrowed to bytes: eight bytes are four channels of the first
 //      pixel and the same four of the second.
 //   2. Each byte keeps one bit, 1 to 128, and `vpsadbw` adds the eight up: the number of the table, in 64 bits.
 //   3. Shifts put four such numbers, times 16, side by side.
 template <int rounds, bool pairs>  // pairs: the second register of a round is the first one's neighbour
-static void sign_pack_64(const float* const* pixel, int pixels, const ptrdiff_t* at, const float* threshold, uint8_t* bits,
-                         size_t bytes) {
+static void sign_pack_64(const float* x, int pixels, const ptrdiff_t* at, const float* threshold, uint8_t* bits, size_t bytes) {
     const __m256i bit = _mm256_set1_epi64x(int64_t(0x8040201008040201));
     Floats t[2 * rounds];
     for (int j = 0; j < 2 * rounds; j++) t[j] = load(threshold + j * lanes);
     for (int p = 0; p < pixels; p += 2, bits += bytes) {
-        const float *a = pixel[p], *b = pixel[p + 1];
+        const float *a = x + size_t(p) * kLine, *b = p + 1 < pixels ? a + kLine : a;
         __m256i all = _mm256_setzero_si256();
         for (int r = 0; r < rounds; r++) {
             __m256i half[2];
@@ -98,7 +107,7 @@ static void sign_pack_64(const float* const* pixel, int pixels, const ptrdiff_t*
     }
 }
 
-static void sign_pack(const float* const* pixel, int pixels, View v, const float* threshold, uint8_t* bits, size_t bytes) {
+static void sign_pack(const float* x, int pixels, View v, const float* threshold, uint8_t* bits, size_t bytes) {
     const int vectors = int(bytes / 4);
     for (int j = 0, c = 0; j < vectors; j += 8) {
         ptrdiff_t at[8];
@@ -111,7 +120,7 @@ static void sign_pack(const float* const* pixel, int pixels, View v, const float
 #define BCNN_PACK(ROUNDS) (pairs ? sign_pack_64<ROUNDS, true> : sign_pack_64<ROUNDS, false>)
         const auto pack = rounds == 4 ? BCNN_PACK(4) : rounds == 3 ? BCNN_PACK(3) : rounds == 2 ? BCNN_PACK(2) : BCNN_PACK(1);
 #undef BCNN_PACK
-        pack(pixel, pixels, at, threshold + j * lanes, bits + j * 4, bytes);
+        pack(x, pixels, at, threshold + j * lanes, bits + j * 4, bytes);
     }
 }
 
@@ -128,6 +137,32 @@ static void pack_weight(const uint32_t* weight, int o, int k, uint8_t* out) {
         for (int i = 0; i < count && i < words * 8; i++) {
             const int rounds = count - i / 16 * 16 < 16 ? count % 16 / 4 : 4;
             to[size_t(i / 16 * 16 + place(i % 16, rounds)) * group] = uint8_t(from[i / 8] >> (i % 8 * 4) & 15);
+        }
+    }
+}
+
+// Bits of two pixels that are already words, as offsets of tables. Of every four words first the low nibbles of all bytes, then the
+// high ones: no shuffle. Writes up to 32 bytes more, reads up to 12.
+BCNN_INLINE void spread_words(const uint32_t* one, const uint32_t* other, int words, uint8_t* bits) {
+    const __m128i low = _mm_set1_epi8(15);
+    for (int i = 0; i < words; i += 4) {
+        const int left = words - i < 4 ? words - i : 4;
+        const __m128i a = _mm_loadu_si128((const __m128i*)(one + i)), b = _mm_loadu_si128((const __m128i*)(other + i));
+        const __m128i lows = _mm_or_si128(_mm_and_si128(a, low), _mm_slli_epi16(_mm_and_si128(b, low), 4));
+        const __m128i highs = _mm_or_si128(_mm_and_si128(_mm_srli_epi16(a, 4), low), _mm_andnot_si128(low, b));
+        _mm256_storeu_si256((__m256i*)bits, _mm256_slli_epi16(_mm256_cvtepu8_epi16(lows), 4));
+        _mm256_storeu_si256((__m256i*)(bits + 8 * left), _mm256_slli_epi16(_mm256_cvtepu8_epi16(highs), 4));
+        bits += 16 * left;
+    }
+}
+static void pack_taps(const uint32_t* weight, int o, int words, bool narrow, uint8_t* out) {
+    for (int c = 0; c < o; c++) {
+        uint8_t* to = out + size_t(c / group) * weight_bytes(32 * words) + byte_of(c % group, narrow);
+        const uint8_t* from = (const uint8_t*)(weight + size_t(c) * size_t(words));
+        for (int i = 0; i < 4 * words; i++) {
+            const int left = words - i / 16 * 4 < 4 ? words - i / 16 * 4 : 4, at = i / 16 * 32 + i % 16;
+            to[size_t(at) * group] = from[i] & 15;
+            to[size_t(at + 4 * left) * group] = from[i] >> 4;
         }
     }
 }

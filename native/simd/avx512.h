@@ -19,6 +19,13 @@ BCNN_INLINE Floats in_order(Floats v) {
 BCNN_INLINE Floats prelu(Floats v, Floats slope) {
     return _mm512_mask_mul_ps(v, _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_LT_OQ), v, slope);
 }
+BCNN_INLINE Floats exact_prelu(Floats v, Floats slope) { return prelu(v, slope); }
+BCNN_INLINE Floats if_less(Floats a, Floats b, Floats then, Floats otherwise) {  // a < b ? then : otherwise
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), otherwise, then);
+}
+BCNN_INLINE Floats if_at_least(Floats a, Floats b, Floats then, Floats otherwise) {
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_GE_OQ), otherwise, then);
+}
 BCNN_INLINE unsigned at_least(Floats x, Floats t) { return _mm512_cmp_ps_mask(x, t, _CMP_GE_OQ); }
 
 constexpr int group = 16, tile_pixels = 7, tile_groups = 2;

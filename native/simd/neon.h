@@ -19,6 +19,13 @@ BCNN_INLINE Floats prelu(Floats v, Floats slope) {
     const Floats scaled = mul(v, slope);
     return {vbslq_f32(vcltzq_f32(v.a), scaled.a, v.a), vbslq_f32(vcltzq_f32(v.b), scaled.b, v.b)};
 }
+BCNN_INLINE Floats exact_prelu(Floats v, Floats slope) { return prelu(v, slope); }
+BCNN_INLINE Floats if_less(Floats a, Floats b, Floats then, Floats otherwise) {  // a < b ? then : otherwise
+    return {vbslq_f32(vcltq_f32(a.a, b.a), then.a, otherwise.a), vbslq_f32(vcltq_f32(a.b, b.b), then.b, otherwise.b)};
+}
+BCNN_INLINE Floats if_at_least(Floats a, Floats b, Floats then, Floats otherwise) {
+    return {vbslq_f32(vcgeq_f32(a.a, b.a), then.a, otherwise.a), vbslq_f32(vcgeq_f32(a.b, b.b), then.b, otherwise.b)};
+}
 BCNN_INLINE unsigned at_least(Floats x, Floats t) {
     const uint32x4_t low = {1, 2, 4, 8}, high = {16, 32, 64, 128};
     return vaddvq_u32(vorrq_u32(vandq_u32(vcgeq_f32(x.a, t.a), low), vandq_u32(vcgeq_f32(x.b, t.b), high)));

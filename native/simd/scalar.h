@@ -32,6 +32,15 @@ BCNN_INLINE Floats prelu(Floats a, Floats slope) {
     for (int i = 0; i < lanes; i++) a.v[i] = a.v[i] >= 0 ? a.v[i] : slope.v[i] * a.v[i];
     return a;
 }
+BCNN_INLINE Floats exact_prelu(Floats v, Floats slope) { return prelu(v, slope); }
+BCNN_INLINE Floats if_less(Floats a, Floats b, Floats then, Floats otherwise) {  // a < b ? then : otherwise
+    for (int i = 0; i < lanes; i++) a.v[i] = a.v[i] < b.v[i] ? then.v[i] : otherwise.v[i];
+    return a;
+}
+BCNN_INLINE Floats if_at_least(Floats a, Floats b, Floats then, Floats otherwise) {
+    for (int i = 0; i < lanes; i++) a.v[i] = a.v[i] >= b.v[i] ? then.v[i] : otherwise.v[i];
+    return a;
+}
 BCNN_INLINE unsigned at_least(Floats x, Floats t) {
     unsigned mask = 0;
     for (int i = 0; i < lanes; i++) mask |= unsigned(x.v[i] >= t.v[i]) << i;

@@ -11,15 +11,10 @@ BCNN_INLINE size_t bits_bytes(int k) { return size_t((k + 31) / 32) * 4; }
 BCNN_INLINE size_t weight_bytes(int k) { return bits_bytes(k) * group; }
 static void pack_weight(const uint32_t* weight, int o, int k, uint8_t* out) { pack_words(weight, o, k, group, out); }
 
-// x >= threshold of a block of pixels, as bits.
-static void sign_pack(const float* const* pixel, int pixels, View v, const float* threshold, uint8_t* bits, size_t bytes) {
-    for (int j = 0, c = 0; j < int(bytes) * 8 / lanes; j++) {
-        const Floats t = load(threshold + j * lanes);
-        const ptrdiff_t at = place_of(v, c);
-        for (int p = 0; p < pixels; p++) {
-            const unsigned mask = at_least(load(pixel[p] + at), t);
-            __builtin_memcpy(bits + p * bytes + j * (lanes / 8), &mask, lanes / 8);  // little endian, as all these machines
-        }
-        c = wrapped(c + lanes, v.period);
-    }
+static void pack_taps(const uint32_t* weight, int o, int words, bool, uint8_t* out) { pack_words(weight, o, 32 * words, group, out); }
+BCNN_INLINE void spread_words(const uint32_t*, const uint32_t*, int, uint8_t*) {}  // words are what `dot` reads
+
+static void sign_words(const float* x, View v, int pixels, const float* threshold, int words, uint32_t* out);
+static void sign_pack(const float* x, int pixels, View v, const float* threshold, uint8_t* bits, size_t bytes) {
+    sign_words(x, v, pixels, threshold, int(bytes / 4), (uint32_t*)bits);
 }

@@ -2,10 +2,17 @@
 
 Photos come sideways (EXIF), grey, with transparency, with 16 bits; `rgb` makes them plain. `fit` is the usual evaluation
 transform: resize the shorter side to size / crop, cut out the centre. An image that has the size already passes unchanged.
+
+Odd images cost no more than ordinary ones: a JPEG above `LARGE` is decoded at a reduced scale, an image above `LARGEST` is
+refused by its header, and one whose resized whole would be huge (30000 x 1) is cut before it is resized. Every other image
+goes the plain way, with the same pixels whatever these limits are.
 """
 
 from __future__ import annotations
 
+import struct
+import threading
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +23,13 @@ from bcnn.errors import UserError
 
 Pixels = NDArray[np.uint8]  # H, W, 3
 SUFFIXES = frozenset([".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"])
+
+# Pixels. Cameras of today make 12 to 32 million; a decoded one takes 4 bytes, and converting it as much again.
+LARGE = 1 << 25
+LARGEST = 89_478_485  # from here on Pillow warns of decompression bombs: a quarter of a gigabyte in 24 bits
+WHOLE = 1 << 24  # of a resized image before its centre is cut out: any photo up to 65536 : 256
+ORIENTATION = 0x0112  # of EXIF
+_opening = threading.Lock()  # filters of warnings belong to the process; images are read in threads
 
 
 def files(path: str | Path) -> list[Path]:
@@ -33,28 +47,54 @@ def files(path: str | Path) -> list[Path]:
 
 def rgb(image: Image.Image) -> Image.Image:
     """Upright 8-bit RGB. 16-bit grey keeps its upper 8 bits; transparent pixels are shown on white."""
-    image = ImageOps.exif_transpose(image)
+    if image.getexif().get(ORIENTATION, 1) != 1:
+        image = ImageOps.exif_transpose(image)  # a copy, also of an upright image
     if image.mode.startswith("I"):
-        array = np.asarray(image).astype(np.int64)
+        array = np.asarray(image)
         image = Image.fromarray((array >> 8 if array.max(initial=0) > 255 else array).clip(0, 255).astype(np.uint8))
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(white, image)
-    return image.convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def open_rgb(path: str | Path) -> Image.Image:
     """The image in a file; one that cannot be read is a `UserError` that names it."""
     try:
-        with Image.open(path) as image:
+        with _open(path) as image:
+            pixels = image.width * image.height
+            if pixels > LARGE:
+                # Only a JPEG can: its decoder leaves out the high frequencies. Half, a quarter or an eighth of both sides,
+                # the largest of them that is not LARGE, if there is one; what a network reads is far smaller still.
+                scale = next((scale for scale in (2, 4) if pixels <= LARGE * scale**2), 8)
+                image.draft(None, (image.width // scale, image.height // scale))
+            if image.width * image.height > LARGEST:
+                raise UserError(
+                    f"cannot read image {path}: it has {image.width} x {image.height} pixels, more than the "
+                    f"{LARGEST:,} that are decoded here; make it smaller first"
+                )
+            image.load()
             return rgb(image)
+    except UserError:
+        raise
+    except Image.DecompressionBombError:
+        raise UserError(
+            f"cannot read image {path}: it has more than {2 * LARGEST:,} pixels; make it smaller first"
+        ) from None
     except FileNotFoundError:
         raise UserError(f"no such image: {path}") from None
     except IsADirectoryError:
         raise UserError(f"{path} is a folder, not an image") from None
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:  # what Pillow's decoders raise
+    except (OSError, ValueError, SyntaxError, OverflowError, struct.error) as error:  # what Pillow's decoders raise
         raise UserError(f"cannot read image {path}: {error}") from None
+
+
+def _open(path: str | Path) -> Image.Image:
+    """A file's header. Pillow's warning of a large image is silent here: what is too large gets a sentence of ours."""
+    with _opening, warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        return Image.open(path)
 
 
 def fit(image: Image.Image, size: tuple[int, int], crop: float = 1.0) -> Pixels:
@@ -63,7 +103,13 @@ def fit(image: Image.Image, size: tuple[int, int], crop: float = 1.0) -> Pixels:
     if image.size != (width, height):
         ratio = max(height / crop / image.height, width / crop / image.width)
         larger = max(width, round(image.width * ratio)), max(height, round(image.height * ratio))
-        image = image.resize(larger, Image.Resampling.BILINEAR)
         left, top = (larger[0] - width) // 2, (larger[1] - height) // 2
+        if larger[0] * larger[1] > max(WHOLE, 4 * width * height):
+            # The same centre, but cut first: of 30000 x 1 pixels the resized whole would take gigabytes. Not for all images,
+            # since Pillow rounds the corners of a box to float32, and pixels may change by one level.
+            x, y = image.width / larger[0], image.height / larger[1]
+            box = (left * x, top * y, min(image.width, (left + width) * x), min(image.height, (top + height) * y))
+            return np.asarray(image.resize((width, height), Image.Resampling.BILINEAR, box=box), dtype=np.uint8)
+        image = image.resize(larger, Image.Resampling.BILINEAR)
         image = image.crop((left, top, left + width, top + height))
     return np.asarray(image, dtype=np.uint8)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from bcnn import __version__
+from bcnn.console import Console, visible
 from bcnn.errors import UserError
 
 app = typer.Typer(
@@ -61,7 +61,10 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        print(f"bcnn: {error}", file=sys.stderr)
+        print(f"bcnn: {visible(str(error))}", file=sys.stderr)
+        sys.exit(2)
+    except MemoryError as error:  # it may say more, such as which thread could not be started
+        print(f"bcnn: {visible(str(error)) or 'not enough memory for this'}", file=sys.stderr)
         sys.exit(2)
     except ModuleNotFoundError as error:
         if error.name not in ("torch", "sklearn", "matplotlib", "tensorboard"):

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from bcnn.cli.app import app, err, out
+from bcnn.console import visible
 from bcnn.count.conventions import CONVENTIONS, operations
 from bcnn.count.conventions import convention as convention_rule
 from bcnn.count.counts import Node, count, peak_map_bytes
@@ -83,9 +84,9 @@ def summary(
         total = {"convention": convention, "operations": operations(tree, convention), "peak_map_bytes": peak}
         print(json.dumps({"config": configs.to_dict(cfg), **total, "counts": tree.to_dict()}, indent=2))
     elif csv:
-        print(to_csv(_summary_table(tree, convention, peak, exact=True)), end="")
+        print(visible(to_csv(_summary_table(tree, convention, peak, exact=True))), end="")
     elif markdown:
-        print(to_markdown(_summary_table(tree, convention, peak), labels=2), end="")
+        print(visible(to_markdown(_summary_table(tree, convention, peak), labels=2)), end="")
     else:
         table = _summary_table(tree, convention, peak)
         if out.width < 104:  # a narrow terminal: the numbers matter more than the shapes

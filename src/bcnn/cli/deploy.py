@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -126,7 +127,7 @@ def predict(
     top: Annotated[int, typer.Option(min=1, help="How many labels to show for an image.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say what is on a photo. An image that cannot be read is reported, the others are predicted; exit code 2 tells.
+    """Say what is on a photo. An image without an answer is reported, the others are predicted; exit code 2 tells.
 
     \b
     Examples:
@@ -153,10 +154,16 @@ def predict(
             unread += 1
             err.print(f"bcnn: {escape(str(error))}", highlight=False, soft_wrap=True)
             continue
-        best = [{"label": label, "probability": value} for label, value in engine.predict(pixels, top)[0]]
+        likeliest = engine.predict(pixels, top)[0]
+        if not all(math.isfinite(value) for _, value in likeliest):
+            unread += 1
+            sentence = f"{file}: the logits of {model} are too large to be numbers; train or pack it again"
+            err.print(f"bcnn: {escape(sentence)}", highlight=False, soft_wrap=True)
+            continue
+        best = [{"label": label, "probability": value} for label, value in likeliest]
         answers.append({"image": str(file), "predictions": best})
     if as_json:
-        print(json.dumps(answers, indent=2))
+        print(json.dumps(answers, indent=2, allow_nan=False))
     elif answers:
         table = Table("image", "label", "probability", box=box.SIMPLE_HEAD, pad_edge=False)
         for answer in answers:

@@ -34,6 +34,9 @@ def train(
     ] = False,
     strict_data: Annotated[bool, typer.Option("--strict-data", help="Stop at the first unreadable image.")] = False,
     stop_after: Annotated[int, typer.Option(min=0, help="Save and stop after so many updates, as Ctrl-C would.")] = 0,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Load a teacher's .pt2, which can run any code that is in it.")
+    ] = False,
 ) -> None:
     """Train a network with the paper's two steps, and leave a documented, resumable run behind.
 
@@ -71,7 +74,7 @@ def train(
     from bcnn.train.start import train as start
 
     try:
-        info = start(None if resume else config, target, resume, stop_after)
+        info = start(None if resume else config, target, resume, stop_after, trust)
     except Stopped as stopped:
         sys.exit(128 + stopped.signal_number if stopped.signal_number else 0)
     if info:

@@ -1,7 +1,7 @@
 """The paper's thesis as a check: every operation that lowers to matrix-matrix multiplication is 1 bit x 1 bit (sec. 1).
 
-`audit(module, *inputs)` runs any torch module once as it is and once with its parameters shaken, and watches what reaches
-torch's dispatcher: each matrix product with the width of both operands, its MACs and the module that issued it.
+`audit(module, *inputs)` records a pass of any torch module as it is and one with its parameters shaken, and lists what they
+computed: each matrix product with the width of both operands, its MACs and the module that issued it.
 
 Widths come from values: all +-1 is 1 bit, anything else the bits of its dtype. A real tensor can hold only +-1 by accident (a
 filter of ones), so a width counts only if it survives adding noise to every trainable parameter: what sign makes stays binary,
@@ -14,14 +14,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
+
+from bcnn.graph.capture import Graph, capture
 
 # Operations by the last part of their aten name. The pattern also catches ones that torch may add or a backend may bring.
 PRODUCT = re.compile(r"(^|_)(conv\w*|\w*mm|matmul|addmm_\w+|rnn\w*|lstm\w*|gru\w*)$|linear$|attention")
@@ -91,9 +91,8 @@ def audit(module: nn.Module, *inputs: Any, noise: float = 0.1, seed: int = 0) ->
         for name, parameter in given.items()
         if parameter.requires_grad and parameter.is_floating_point()
     }
-    with torch.no_grad(), _evaluating(module):
-        first = _record(module, {}, inputs)
-        second = _record(module, {name: value.detach() for name, value in shaken.items()}, inputs)
+    first = _record(module, {}, inputs)
+    second = _record(module, {name: value.detach() for name, value in shaken.items()}, inputs)
     if [op.module for op in first] != [op.module for op in second]:  # values decide what it runs: show both runs
         return AuditReport((*first, *second))
     return AuditReport(tuple(_wider(a, b) for a, b in zip(first, second, strict=True)))
@@ -104,62 +103,20 @@ def _wider(a: Operation, b: Operation) -> Operation:
 
 
 def _record(module: nn.Module, parameters: dict[str, Tensor], inputs: tuple[Any, ...]) -> list[Operation]:
-    stack: list[str] = []
-    recorder = _Recorder(stack)
-    with _named_calls(module, stack), recorder:
-        torch.func.functional_call(module, parameters, inputs)
-    return recorder.operations
+    """Every product of one recorded pass. Composite functions (linear, matmul, einsum) arrive as what they are made of."""
+    return list(products(capture(module, *inputs, parameters=parameters)))
 
 
-@contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
-    training = {part: part.training for part in module.modules()}
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, mode in training.items():
-            part.training = mode
-
-
-@contextmanager
-def _named_calls(module: nn.Module, stack: list[str]) -> Iterator[None]:
-    """Keeps the names of the modules whose forward is running on `stack`, the innermost last."""
-    with ExitStack() as hooks:
-        for name, part in module.named_modules():
-            title = name or type(module).__name__
-
-            def enter(_part: nn.Module, _args: Any, title: str = title) -> None:
-                stack.append(title)
-
-            def leave(_part: nn.Module, _args: Any, _out: Any) -> None:
-                stack.pop()
-
-            hooks.callback(part.register_forward_pre_hook(enter).remove)
-            hooks.callback(part.register_forward_hook(leave).remove)
-        yield
-
-
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes every product on its way to a kernel. Composite functions (linear, matmul, einsum) arrive as what they are made of."""
-
-    def __init__(self, stack: list[str]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.stack = stack
-        self.operations: list[Operation] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        name = func.overloadpacket.__name__
+def products(graph: Graph) -> Iterator[Operation]:
+    for node in graph.nodes:
         if (
-            name in READERS
-            or func.overloadpacket in flop_registry
-            or (PRODUCT.search(name) and not NOT_A_PRODUCT.search(name))
+            node.op in READERS
+            or node.function.overloadpacket in flop_registry
+            or (PRODUCT.search(node.op) and not NOT_A_PRODUCT.search(node.op))
         ):
-            module = self.stack[-1] if self.stack else ""
-            for product in READERS.get(name, _unknown)(args, out):
-                self.operations.append(replace(product, module=module, op=name))
-        return out
+            outputs = [value.tensor for value in node.outputs]
+            for product in READERS.get(node.op, _unknown)(node.tensors(), outputs[0] if len(outputs) == 1 else outputs):
+                yield replace(product, module=node.module, op=node.op)
 
 
 def width(x: Tensor, padded: bool = False) -> int:

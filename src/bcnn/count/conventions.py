@@ -25,7 +25,7 @@ def reactnet(module: Node) -> float:
 
 def bireal(module: Node) -> float:
     """as reactnet, without the fully connected layer (Bi-Real Net, MeliusNet)."""
-    return 0.0 if module.name == "decoder.linear" else reactnet(module)
+    return reactnet(module) - module.counts.connected_macs
 
 
 def bnext(module: Node) -> float:

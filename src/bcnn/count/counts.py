@@ -29,6 +29,7 @@ class Counts:
     real_params: int = 0  # bias, batch norm (2), PReLU, depth wise and fully connected weights
     binary_macs: int = 0
     real_macs: int = 0
+    connected_macs: int = 0  # of them, those of fully connected layers
     adds: int = 0
     mults: int = 0
     signs: int = 0
@@ -62,7 +63,7 @@ class Node:
     """A named part of the network: a module, or a block, level or network made of `children`."""
 
     name: str  # as in torch: "level1.0.conv1"
-    own: Counts = Counts()  # of a module; zero where there are children
+    own: Counts = Counts()  # of a module itself
     children: tuple[Node, ...] = ()
     shape: tuple[int, int, int] | None = None  # of the map made: channels, height, width
     counts: Counts = field(init=False)  # own and all children's
@@ -71,9 +72,11 @@ class Node:
         object.__setattr__(self, "counts", sum((child.counts for child in self.children), self.own))
 
     def leaves(self) -> Iterator[Node]:
-        """The modules, in order."""
+        """The modules that do something themselves, in order."""
         if not self.children:
             yield self
+        elif self.own != Counts():
+            yield Node(self.name, self.own, shape=self.shape)
         for child in self.children:
             yield from child.leaves()
 
@@ -180,6 +183,7 @@ def _decoder(config: NetworkConfig) -> Node:
     linear = Counts(
         real_params=weights + config.classes,
         real_macs=weights,
+        connected_macs=weights,
         weight_bytes=4 * (weights + config.classes),
         map_bytes=4 * config.classes,
     )

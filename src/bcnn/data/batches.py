@@ -7,6 +7,7 @@ each batch; a batch is the same set of images however many processes share it.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +43,18 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def fingerprint(self) -> str:
+        """A hash that changes with the images: of their pixels if those are in memory, else of names and sizes of files."""
+        found = hashlib.sha256(np.ascontiguousarray(self.labels).tobytes())
+        if self.pixels is not None:
+            found.update(repr(self.pixels.shape).encode())
+            for image in self.pixels:  # one by one: an array that is not contiguous would be copied as a whole
+                found.update(np.ascontiguousarray(image).data)
+        for file in self.files:
+            size = file.stat().st_size if file.exists() else -1
+            found.update(f"{file.parent.name}/{file.name}\0{size}\0".encode("utf-8", "surrogateescape"))
+        return found.hexdigest()[:32]
 
 
 @dataclass(frozen=True, eq=False)

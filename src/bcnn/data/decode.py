@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from rich.console import Console
 from rich.progress import track
 
 from bcnn import images as pixels
+from bcnn.console import Console
 from bcnn.data.sources import Images
 from bcnn.errors import UserError
 

@@ -1,12 +1,13 @@
 """Run a `Program` on the CPU: a thin, typed wrapper over the native core in native/. No torch.
 
-uint8 images N,H,W,3 -> float32 logits N,classes. The core packs the program for one instruction set (`isa`) and plans it for a
+uint8 images N,H,W,3 -> float32 logits N,classes (or N,H,W,C where the last map has more than one pixel). The core packs the program for one instruction set (`isa`) and plans it for a
 number of threads when an `Engine` is made; the logits have the same bits for every choice of both, and equal `interpret`'s.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,9 @@ from PIL import Image
 
 from bcnn import _core, images
 from bcnn.errors import UserError, nearest
-from bcnn.program import program as p
+from bcnn.program.ops import Conv, Floats, Op
+from bcnn.program.program import Program
+from bcnn.program.record import record
 
 Picture = NDArray[np.uint8] | Image.Image | str | Path  # what a person may hand over as one image
 MAX_THREADS = 256  # far above any machine this is for, far below what an operating system refuses
@@ -38,7 +41,7 @@ class Cost:
     """What an op costs for one image, on one thread."""
 
     name: str
-    kind: str  # binary conv, depth wise, pool, decoder, input
+    kind: str  # a word or two for its class, see `kind_of`
     seconds: float
     macs: int  # binary multiply-accumulates; 0 for real ops
 
@@ -68,7 +71,10 @@ def choose_isa(name: str | None) -> str:
 class Engine:
     """A program, ready to run. Safe to call from several threads and after fork; calls of one engine take turns."""
 
-    def __init__(self, program: p.Program, isa: str | None = None, threads: int | None = None) -> None:
+    def __init__(
+        self, program: Program, isa: str | None = None, threads: int | None = None, least_memory: bool = False
+    ) -> None:
+        """`least_memory`: plan for the least bytes of maps instead of the least time."""
         if threads is None:
             threads = min(
                 len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, MAX_THREADS
@@ -78,7 +84,8 @@ class Engine:
         self.program = program
         self.isa = choose_isa(isa)
         self.threads = threads
-        self._core = _core.Engine(_builder(program), self.isa, threads)
+        records = [record(op) for op in program.ops]
+        self._core = _core.Engine(records, list(program.shapes), self.isa, threads, least_memory)
 
     @property
     def peak_memory(self) -> int:
@@ -90,15 +97,17 @@ class Engine:
         """Bytes of weights and other parameters as packed for this instruction set."""
         return self._core.weight_memory
 
-    def run(self, batch: NDArray[np.uint8]) -> p.Floats:
-        """Logits N,classes of uint8 images N,H,W,3 that have exactly the program's size."""
+    def run(self, batch: NDArray[np.uint8]) -> Floats:
+        """Logits N,classes of uint8 images N,H,W,3 that have exactly the program's size; a last map of many pixels as N,H,W,C."""
         height, width, _ = self.program.shapes[0]
         if not isinstance(batch, np.ndarray) or batch.dtype != np.uint8 or batch.shape[1:] != (height, width, 3):
             got = f"{batch.dtype} {batch.shape}" if isinstance(batch, np.ndarray) else type(batch).__name__
             raise UserError(f"batch is {got}, not the uint8 (N, {height}, {width}, 3) that the program reads")
-        return self._core.run(np.ascontiguousarray(batch))
+        logits = self._core.run(np.ascontiguousarray(batch))
+        last = self.program.shapes[-1]
+        return logits if last[:2] == (1, 1) else logits.reshape(len(batch), *last)
 
-    def __call__(self, pictures: Picture | Sequence[Picture]) -> p.Floats:
+    def __call__(self, pictures: Picture | Sequence[Picture]) -> Floats:
         """Logits N,classes of one image (N = 1) or several: uint8 arrays H,W,3 or N,H,W,3, PIL images, paths, or a list of those."""
         return self.run(self.fit(pictures))
 
@@ -120,6 +129,8 @@ class Engine:
 
     def predict(self, pictures: Picture | Sequence[Picture], top: int = 5) -> list[list[tuple[str, float]]]:
         """For every image the `top` likeliest classes with their probabilities; without class names, their numbers."""
+        if self.program.shapes[-1][:2] != (1, 1):
+            raise UserError(f"the program ends in a map of {self.program.shapes[-1]}, not in classes; call the engine for its values")
         logits = self(pictures).astype(np.float64)
         exp = np.exp(logits - logits.max(axis=1, keepdims=True))
         probabilities = exp / exp.sum(axis=1, keepdims=True)
@@ -127,15 +138,18 @@ class Engine:
         order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
         return [[(names[i], float(row[i])) for i in best] for row, best in zip(probabilities, order, strict=True)]
 
-    def maps(self, image: NDArray[np.uint8]) -> list[p.Floats]:
+    def maps(self, image: NDArray[np.uint8]) -> list[Floats]:
         """Map i, float32 H,W,C, is what op i makes: copied row by row out of the engine's real run of one image."""
         return self._core.maps(np.ascontiguousarray(self._one(image)))
 
     def profile(self, image: NDArray[np.uint8], repeats: int = 50) -> list[Cost]:
         """What each op costs, on one thread. Each op runs in many short steps; the fastest of `repeats` runs of each counts."""
         seconds = self._core.profile(np.ascontiguousarray(self._one(image)), repeats)
-        names = zip(self.program.names, self.program.ops, strict=True)
-        return [Cost(name, _kind(op), seconds[i], binary_macs(self.program, i)) for i, (name, op) in enumerate(names)]
+        counts = self.program.counts()
+        return [
+            Cost(name, kind_of(op), seconds[i], counts[i].binary_macs)
+            for i, (name, op) in enumerate(zip(self.program.names, self.program.ops, strict=True))
+        ]
 
     def _one(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
         height, width, _ = self.program.shapes[0]
@@ -145,24 +159,16 @@ class Engine:
         return image
 
 
-def binary_macs(program: p.Program, index: int) -> int:
+def binary_macs(program: Program, index: int) -> int:
     """Binary multiply-accumulates of one op for one image."""
-    op = program.ops[index]
-    if not isinstance(op, p.BinaryConv):
-        return 0
-    height, width, channels = program.shapes[index]
-    return height * width * channels * sum(branch.threshold.size for branch in op.branches)
+    return program.ops[index].counts(program.shapes[:index]).binary_macs
 
 
-def _kind(op: p.Op) -> str:
-    kinds = {
-        p.Input: "input",
-        p.BinaryConv: "binary conv",
-        p.DepthwiseConv: "depth wise",
-        p.AvgPool: "pool",
-        p.ChannelAvg: "pool",
-    }
-    return kinds.get(type(op), "decoder")
+def kind_of(op: Op) -> str:
+    """The words of an op's class: "binary conv", "max pool"; a real convolution of one channel each is "depth wise"."""
+    if isinstance(op, Conv) and op.groups == op.reads == op.offset.size:
+        return "depth wise"
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(op).__name__).lower()
 
 
 def _rgb(picture: Any) -> Image.Image:
@@ -175,38 +181,3 @@ def _rgb(picture: Any) -> Image.Image:
     got = f"{picture.dtype} {picture.shape}" if isinstance(picture, np.ndarray) else type(picture).__name__
     raise UserError(f"cannot read an image from {got}; give a uint8 array H,W,3, a PIL image or a path")
 
-
-def _builder(program: p.Program) -> _core.Builder:
-    builder = _core.Builder()
-    for op, shape in zip(program.ops, program.shapes, strict=True):
-        _append(builder, op, shape)
-    return builder
-
-
-def _append(to: _core.Builder, op: p.Op, shape: p.Shape) -> None:
-    if isinstance(op, p.Input):
-        to.input(shape, _array(op.scale), _array(op.offset), _maybe(op.intensity))
-    elif isinstance(op, p.BinaryConv):
-        k = op.branches[0].threshold.size
-        to.binary_conv(shape, op.source, k, op.identity, _maybe(op.slope), op.add, op.prelu_after_add)
-        for b in op.branches:
-            weight = np.ascontiguousarray(b.weight)
-            to.branch(_array(b.threshold), weight, _array(b.scale), _array(b.offset), *b.shift)
-    elif isinstance(op, p.DepthwiseConv):
-        to.depthwise_conv(shape, op.source, _array(op.weight), _array(op.offset), _maybe(op.slope), op.stride)
-    elif isinstance(op, p.AvgPool):
-        to.avg_pool(shape, op.source, op.stride)
-    elif isinstance(op, p.ChannelAvg):
-        to.channel_avg(shape, op.source)
-    elif isinstance(op, p.GlobalAvgPool):
-        to.global_avg_pool(shape, op.source)
-    else:
-        to.linear(shape, op.source, _array(op.weight), _array(op.bias))
-
-
-def _array(floats: p.Floats) -> p.Floats:
-    return np.ascontiguousarray(floats)
-
-
-def _maybe(floats: p.Floats | None) -> p.Floats | None:
-    return None if floats is None else _array(floats)

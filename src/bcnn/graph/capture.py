@@ -66,6 +66,11 @@ class Node:
             return self.args[position]
         return self.kwargs.get(name, default)
 
+    def tensors(self) -> tuple[Any, ...]:
+        """Its positional arguments as they were."""
+        args: tuple[Any, ...] = _mapped(self.args, Value, lambda value: value.tensor)
+        return args
+
     def replay(self, values: dict[Value, Tensor]) -> Any:
         """The operation on other tensors in place of some of its inputs; never in place."""
 

@@ -12,7 +12,7 @@ operations between the two-valued value and one before it, if all work value by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -42,6 +42,7 @@ class Step:
     low: float
     high: float
     zeros: int  # values on the recorded image that are neither level: torch.sign of 0
+    off: float = 0.0  # how far values there are from their level, by rounding
     padding: tuple[int, int, int, int] = (0, 0, 0, 0)  # top, left, bottom, right, around the source
     pad: Tensor | None = None  # [C] bool: the padded pixels' level; none: they are 0, a third value
 
@@ -55,11 +56,11 @@ class Step:
 
 
 def two_levels(x: Tensor) -> tuple[float, float] | None:
-    """The two values that x has, up to rounding; values halfway between (`torch.sign` of 0) are passed over."""
+    """The two values that x has, or the one, up to rounding; values halfway between (`torch.sign` of 0) are passed over."""
     if x.numel() == 0 or x.dtype != torch.float32:
         return None
     low, high = float(x.min()), float(x.max())
-    if not low < high < float("inf") or low == float("-inf"):
+    if not low <= high < float("inf") or low == float("-inf"):
         return None
     near = NEAR * (high - low)
     middle = (low + high) / 2
@@ -100,24 +101,23 @@ def find_step(value: Value, live: frozenset[Node]) -> Step | None:
     """The step that `value` is, read as early in the graph as that makes no further map necessary; none if it is no step."""
     if two_levels(value.tensor) is None and not _one_level(value.tensor):  # a small map may show one of two
         return None
-    found: Step | None = None
-    between: set[Node] = set()
+    candidates: list[tuple[Value, list[Node]]] = []
     for source, nodes in origins(value):
-        if found is not None and any(r not in between for r in found.source.readers if r in live):
+        if candidates and any(r not in candidates[-1][1] for r in candidates[-1][0].readers if r in live):
             break  # others read the source found before: it is a map anyway
-        between = set(nodes)
-        if nodes and (step := _step(value, source, nodes)):
-            found = step
-    if found is None:
-        found = _already_two_valued(value)
-    return found
+        if nodes and (made := function_of(source, nodes)) and any(levels_of(made, end) for end in (LARGEST, ordinary(source))):
+            candidates.append((source, nodes))
+    for source, nodes in reversed(candidates):
+        if step := _step(value, source, nodes):
+            return step
+    return _already_two_valued(value)
 
 
 def _already_two_valued(value: Value) -> Step | None:
     """A map of two values that no step made just here, such as the maximum of signs: the threshold lies between them."""
     levels = two_levels(value.tensor)
     node = value.node
-    if levels is None or node is None or not node.depends:
+    if levels is None or levels[0] == levels[1] or node is None or not node.depends:
         return None
     if node.op not in ("max_pool2d_with_indices", "cat", "slice", "split", "upsample_nearest2d", "index_select", *RESHAPES):
         return None
@@ -128,31 +128,53 @@ def _already_two_valued(value: Value) -> Step | None:
     return Step(value, middle, torch.zeros(channels, dtype=torch.bool), *levels, zeros=0)
 
 
+@dataclass(frozen=True, eq=False)
+class Function:
+    """What `nodes` make of any values of `source`, channel by channel: P,C values -> P,C values."""
+
+    source: Value
+    nodes: list[Node]
+
+    @property
+    def channels(self) -> int:
+        return self.source.shape[1]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        trailing = (1,) * (self.source.tensor.dim() - 2)
+        return run_again(self.nodes, self.source, x.reshape(*x.shape, *trailing)).reshape(x.shape)
+
+
+def function_of(source: Value, nodes: list[Node]) -> Function | None:
+    if source.tensor.dim() not in (2, 4) or source.shape[0] != 1 or source.tensor.dtype != torch.float32:
+        return None
+    f = Function(source, nodes)
+    try:
+        made = f(torch.ones(2, f.channels))
+    except (RuntimeError, ValueError):  # a constant that differs from pixel to pixel does not fit
+        return None
+    return f if made.dtype == torch.float32 else None
+
+
+def ordinary(source: Value) -> float:
+    """A bound far above the values seen."""
+    return 4 * float(source.tensor.abs().max()) + 64
+
+
 def _step(value: Value, source: Value, nodes: list[Node]) -> Step | None:
     padding, pad_value, inner = (0, 0, 0, 0), 0.0, source
     if source.node is not None and source.node.op == "constant_pad_nd" and source.tensor.dim() == 4:
         left, right, top, bottom, *more = [*source.node.args[1], 0, 0, 0, 0][:6]
         if not any(more):
             padding, pad_value, inner = (top, left, bottom, right), float(source.node.arg(2, "value", 0) or 0), source.node.args[0]
-    if source.tensor.dim() not in (2, 4) or source.shape[0] != 1 or source.tensor.dtype != torch.float32:
-        return None
     channels = source.shape[1]
-    trailing = (1,) * (source.tensor.dim() - 2)
-
-    def f(x: Tensor) -> Tensor:
-        """The value that each channel makes of x[c]."""
-        return run_again(nodes, source, x.reshape(1, channels, *trailing)).reshape(channels)
-
-    ordinary = 4 * float(inner.tensor.abs().max()) + 64
-    try:
-        # x + (sign(x) - x) loses the sign of huge values to rounding: then a step as far as values go is what is meant.
-        step = _bisect(f, channels, LARGEST) or _bisect(f, channels, ordinary)
-    except (RuntimeError, ValueError):  # a constant that differs from pixel to pixel does not fit
-        return None
+    f = function_of(source, nodes)
+    assert f is not None
+    # x + (sign(x) - x) loses the sign of huge values to rounding: then a step as far as values go is what is meant.
+    step = _bisect(f, LARGEST) or _bisect(f, ordinary(source))
     if step is None:
         return None
     threshold, falls, low, high = step
-    spread = (1, channels, *trailing)
+    spread = (1, channels, *(1,) * (source.tensor.dim() - 2))
     made = (source.tensor >= threshold.reshape(spread)) != falls.reshape(spread)
     middle, near = (low + high) / 2, NEAR * (high - low)
     recorded = value.tensor.reshape(source.shape)
@@ -162,8 +184,10 @@ def _step(value: Value, source: Value, nodes: list[Node]) -> Step | None:
     close = (source.tensor - threshold.reshape(spread)).abs() <= 2**-20 * threshold.abs().reshape(spread).clamp_min(1e-30)
     if bool((wrong & ~close).any()):
         return None
-    pad = f(torch.full((channels,), pad_value)) >= middle if any(padding) else None
-    return Step(inner, threshold, falls, low, high, zeros, padding, pad)
+    pad = f(torch.full((1, channels), pad_value))[0] >= middle if any(padding) else None
+    away = (recorded - middle).abs()
+    off = (away - (high - low) / 2).abs()[away > near].max() if bool((away > near).any()) else torch.zeros(())
+    return Step(inner, threshold, falls, low, high, zeros, float(off), padding, pad)
 
 
 def run_again(nodes: list[Node], source: Value, x: Tensor) -> Tensor:
@@ -193,40 +217,43 @@ def _shapeless(constant: Value, values: dict[Value, Tensor]) -> dict[Value, Tens
     return {constant: first} if bool((constant.tensor == first).all()) else {}
 
 
-@torch.no_grad()
-def _bisect(f: Callable[[Tensor], Tensor], channels: int, end: float) -> tuple[Tensor, Tensor, float, float] | None:
-    ends = torch.full((channels,), end)
-    first, last = f(-ends), f(ends)
-    if first.dtype != torch.float32 or not bool((first.isfinite() & last.isfinite()).all()):
+def levels_of(f: Function, end: float) -> tuple[float, float] | None:
+    """The two values that f has at both ends and at ordinary values between them; none if it has others."""
+    probes = torch.tensor([-end, *(probe for probe in PROBES if abs(probe) < end), end])
+    made = f(probes[:, None].expand(-1, f.channels).contiguous())
+    if not bool(made.isfinite().all()):
         return None
-    low, high = float(torch.minimum(first, last).min()), float(torch.maximum(first, last).max())
-    near = NEAR * (high - low)
+    low, high = float(made[[0, -1]].min()), float(made[[0, -1]].max())
     if not low < high:
         return None
-    for level in (first, last):
-        if not bool((((level - low).abs() <= near) | ((level - high).abs() <= near)).all()):
-            return None
-    middle = (low + high) / 2
-    ordinary = torch.cat([f(ends * 0 + probe) for probe in PROBES if abs(probe) < end])
-    if bool((torch.minimum((ordinary - low).abs(), (ordinary - high).abs()) > near).any()):
+    off = torch.minimum((made - low).abs(), (made - high).abs())
+    return (low, high) if bool((off <= NEAR * (high - low)).all()) else None
+
+
+def _bisect(f: Function, end: float) -> tuple[Tensor, Tensor, float, float] | None:
+    """Threshold and whether it falls for every channel, and the two levels."""
+    if (levels := levels_of(f, end)) is None:
         return None
+    low, high = levels
+    middle, near = (low + high) / 2, NEAR * (high - low)
+    first, last = f(torch.tensor([[-end], [end]]).expand(-1, f.channels).contiguous())
     falls, constant = first > last + near, (first - last).abs() <= near
-    below, above = torch.full((channels,), _key(-end)), torch.full((channels,), _key(end))
+    below, above = torch.full((f.channels,), _key(-end)), torch.full((f.channels,), _key(end))
     while bool((above - below > 1).any()):
         between = (below + above) // 2
-        upper = (f(_from_key(between)) >= middle) != falls
+        upper = (f(_from_key(between)[None])[0] >= middle) != falls
         below, above = torch.where(upper, below, between), torch.where(upper, between, above)
     threshold = _from_key(above)
-    up = first >= middle  # of channels that never change: always at least -largest, or never at least largest
-    threshold = torch.where(constant, torch.where(up, -LARGEST, LARGEST), threshold)
-    # Only two levels between the ends, or it is no step: looked at on both sides of the threshold and at ordinary values.
-    for probe in (torch.nextafter(threshold, -ends), -threshold.abs() * 2 - 1, threshold.abs() * 2 + 1):
-        probe = probe.clamp(-end, end)
-        made = f(probe)
-        wanted = torch.where((probe >= threshold) != falls, high, low)
-        if bool((((made - wanted).abs() > near) & ((made - middle).abs() > near)).any()):
-            return None
-    return threshold, falls & ~constant, low, high
+    # A channel that never changes is always at least the smallest float, or never at least the largest.
+    threshold = torch.where(constant, torch.where(first >= middle, -LARGEST, LARGEST), threshold)
+    falls = falls & ~constant
+    # Only two levels on both sides of the threshold, too, or it is no step.
+    beside = torch.stack([torch.nextafter(threshold, torch.full_like(threshold, -end)), -threshold.abs() * 2 - 1, threshold.abs() * 2 + 1])
+    beside = beside.clamp(-end, end)
+    made, wanted = f(beside), torch.where((beside >= threshold) != falls, high, low)
+    if bool((((made - wanted).abs() > near) & ((made - middle).abs() > near)).any()):
+        return None
+    return threshold, falls, low, high
 
 
 # None of them 0: there torch.sign has a third value.

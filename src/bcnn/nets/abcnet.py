@@ -40,6 +40,8 @@ class BasesConv(BinaryConv2d):
         self, channels: int, out: int, stride: int, weight_bases: int, activation_bases: int, rules: Rules
     ) -> None:
         super().__init__(channels, out, 3, stride, rules=rules)
+        if rules != RULES.but(activation=rules.activation, pad=rules.pad, bias=rules.bias):
+            raise UserError("ABC-Net's weights have rules of their own: only activation, bias and pad can be changed")
         if min(weight_bases, activation_bases) < 1:
             raise UserError(f"ABC-Net needs at least one base of each kind, got {weight_bases} x {activation_bases}")
         self.spread = _spread(weight_bases)  # u_i
@@ -68,9 +70,10 @@ class BasesConv(BinaryConv2d):
 
     def factors(self, bases: list[Tensor]) -> Tensor:
         """a from its normal equations, which are small: (B'B) a = B'W. The pseudo inverse allows equal bases. No gradient."""
-        b = torch.stack([base.detach().flatten() for base in bases])
+        w = self.weight.detach()
+        b = torch.stack([base.detach().flatten() for base in bases]).double()  # which autocast leaves as it is
         inverse: Tensor = torch.linalg.pinv(b @ b.T, hermitian=True)
-        return inverse @ (b @ self.weight.detach().flatten())
+        return (inverse @ (b @ w.flatten().double())).to(w.dtype)
 
     def signs(self) -> Tensor:
         """M,out,C,3,3: every base is stored."""

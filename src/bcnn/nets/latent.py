@@ -52,6 +52,11 @@ def set_weights(network: nn.Module, mode: str) -> None:
         module.weights = mode
 
 
+def weights_of(network: nn.Module) -> str:
+    """What `set_weights` set; "binary" for a network that has nothing to switch."""
+    return next((module.weights for _, module in latents(network)), "binary")
+
+
 def set_temperature(network: nn.Module, temperature: float) -> None:
     """Of weights "tanh", in every binary layer."""
     for _, module in latents(network):

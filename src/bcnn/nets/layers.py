@@ -32,22 +32,34 @@ class Replicate(nn.Module):
         self.channels_in, self.channels = channels_in, channels
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.channels == self.channels_in:
-            return x
-        if self.channels > self.channels_in:
-            copies = -(-self.channels // self.channels_in)
-            return torch.cat([x] * copies, dim=1)[:, : self.channels]
-        parts = torch.split(x, self.channels, dim=1)  # the last may be shorter: its absent channels are not averaged
-        total: Tensor = parts[0]
-        for part in parts[1:]:
-            total = total + F.pad(part, (0, 0, 0, 0, 0, self.channels - part.shape[1]))
-        full, rest = divmod(self.channels_in, self.channels)
-        size = torch.full((self.channels, 1, 1), full, dtype=x.dtype, device=x.device)
-        size[:rest] += 1
-        return total / size
+        if x.shape[1] != self.channels_in:
+            raise ValueError(f"replication of {self.channels_in} channels got a map of {x.shape[1]}")
+        return replicated(x, self.channels)
+
+    @property
+    def fusible(self) -> bool:
+        """Whether a convolution that reads the result can replicate by itself: where channel k is channel k mod C."""
+        return type(self) is Replicate and self.channels >= self.channels_in
 
     def extra_repr(self) -> str:
         return f"{self.channels_in} -> {self.channels}"
+
+
+def replicated(x: Tensor, channels: int) -> Tensor:
+    """The rule of `Replicate`: N,C,H,W -> N,channels,H,W."""
+    found = x.shape[1]
+    if channels == found:
+        return x
+    if channels > found:
+        return torch.cat([x] * -(-channels // found), dim=1)[:, :channels]
+    parts = torch.split(x, channels, dim=1)  # the last may be shorter: its absent channels are not averaged
+    total: Tensor = parts[0]
+    for part in parts[1:]:
+        total = total + F.pad(part, (0, 0, 0, 0, 0, channels - part.shape[1]))
+    full, rest = divmod(found, channels)
+    size = torch.full((channels, 1, 1), full, dtype=x.dtype, device=x.device)
+    size[:rest] += 1
+    return total / size
 
 
 class Branch(Latent):
@@ -67,7 +79,16 @@ class Branch(Latent):
         self.weight = nn.Parameter(nn.init.kaiming_normal_(torch.empty(out, channels, 1, 1)))
         self.norm = nn.BatchNorm2d(out)
 
+    @property
+    def fusible(self) -> bool:
+        """Whether the native kernels have what this branch computes: one pixel, signs or step 1's real weights."""
+        return type(self) is Branch and not any(self.shift) and self.weights in ("real", "binary")
+
     def forward(self, x: Tensor) -> Tensor:
+        made, read = self.weight.shape[:2]
+        if pixels(x, read) > 1 and self.fusible and fused.ready(x, made, self.norm):
+            branch = self.bias, self.weight, self.norm
+            return fused.binary_conv(x, [branch], binary=self.weights == "binary", identity=False)
         x = shifted(x, *self.shift)
         signs = hard_tanh(x + self.bias) if self.weights == "float" else sign_activation(x, self.bias)
         dot: Tensor = F.conv2d(signs, WEIGHTS[self.weights](self.weight, self.temperature).to(signs.dtype))
@@ -97,6 +118,13 @@ class Branch(Latent):
         return f"{self.weight.shape[0]}, weights={self.weights}" + (f", shift={self.shift}" if any(self.shift) else "")
 
 
+def pixels(x: Tensor, channels: int, stride: int = 1) -> int:
+    """Of the map made from x: batch norm in training needs two. None where x is no map of so many channels."""
+    if x.dim() != 4 or x.shape[1] != channels:
+        return 0
+    return x.shape[0] * -(-x.shape[2] // stride) * -(-x.shape[3] // stride)
+
+
 def shifted(x: Tensor, dy: int, dx: int) -> Tensor:
     """x read at (y + dy, x + dx), zeros outside: F.pad crops where a pad is negative, at most the whole map."""
     height, width = x.shape[-2:]
@@ -122,6 +150,7 @@ class BinaryConv(nn.Module):
         self, channels: int, branches: int = 1, filter: int = 1, prelu: bool = True, replicas: int = 1
     ) -> None:
         super().__init__()
+        self.channels = channels
         replica = torch.arange(channels) * replicas // channels
         steps = replicas * branches
         quantiles = torch.tensor([NormalDist().inv_cdf((i + 0.5) / steps) for i in range(steps)])
@@ -132,11 +161,36 @@ class BinaryConv(nn.Module):
         )
         self.prelu = nn.PReLU(channels) if prelu else None
 
-    def forward(self, x: Tensor) -> Tensor:
-        out = x
-        for branch in self.branches:
+    def forward(self, x: Tensor, add: Tensor | None = None, prelu_after: nn.PReLU | None = None) -> Tensor:
+        """A map with fewer channels is replicated (sec. 4.2.2). The map of another path may be added, and a PReLU follow that:
+        then all of it is one operator."""
+        branches: list[Branch] = list(self.branches)  # type: ignore[arg-type]
+        if self.one_operator(branches, x, add, prelu_after):
+            return fused.binary_conv(
+                x,
+                [(b.bias, b.weight, b.norm) for b in branches],
+                binary=branches[0].weights == "binary",
+                prelu=None if self.prelu is None else self.prelu.weight,
+                add=add,
+                prelu_after=None if prelu_after is None else prelu_after.weight,
+            )
+        out = x = replicated(x, self.channels)
+        for branch in branches:
             out = out + branch(x)
-        return out if self.prelu is None else self.prelu(out)
+        out = out if self.prelu is None else self.prelu(out)
+        out = out if add is None else add + out
+        return out if prelu_after is None else prelu_after(out)
+
+    def one_operator(self, branches: list[Branch], x: Tensor, add: Tensor | None, prelu_after: nn.PReLU | None) -> bool:
+        """Whether the native kernels may compute all of it at once."""
+        return (
+            len({b.weights for b in branches}) == 1
+            and (self.prelu is None or prelu_after is None)
+            and pixels(x, x.shape[1]) > 1
+            and x.shape[1] <= self.channels
+            and (add is None or add.shape == (x.shape[0], self.channels, *x.shape[2:]))
+            and fused.ready(x, self.channels, self.prelu, prelu_after, *branches, *(b.norm for b in branches))
+        )
 
 
 class DepthwiseConv(nn.Module):
@@ -149,6 +203,9 @@ class DepthwiseConv(nn.Module):
         self.prelu = nn.PReLU(channels)
 
     def forward(self, x: Tensor) -> Tensor:
+        channels = x.shape[1]
+        if fused.ready(x, channels, self.conv, self.norm, self.prelu) and pixels(x, channels, self.conv.stride[0]) > 1:
+            return fused.depthwise_conv(x, self.conv, self.norm, self.prelu)
         out: Tensor = self.prelu(self.norm(self.conv(x)))
         return out
 
@@ -175,10 +232,23 @@ class Block(nn.Module):
         self.prelu = None if in_module else nn.PReLU(channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        if fused.applies(self, x):
-            return fused.block(self, x)  # the same on a CPU, through native kernels
-        x = self.replicate(x)
-        residual = self.conv3(self.depthwise(self.conv1(x)))
-        identity = x if self.identity is None or self.pool is None else self.identity(self.pool(x))
-        out: Tensor = identity + residual
-        return out if self.prelu is None else self.prelu(out)
+        replicate = self.replicate
+        narrow = x.dim() == 4 and x.shape[1] == replicate.channels_in and fused.ready(x, replicate.channels, replicate)
+        wide = x if narrow else replicate(x)  # a `BinaryConv` replicates as it reads
+        inner = self.depthwise(self.conv1(wide))
+        other = wide if self.identity is None or self.pool is None else self.identity(pooled(self.pool, wide))
+        out: Tensor = self.conv3(inner, other, self.prelu)
+        return out
+
+
+def pooled(pool: nn.AvgPool2d, x: Tensor) -> Tensor:
+    size = pool.kernel_size
+    if (
+        isinstance(size, int)
+        and x.dim() == 4
+        and x.shape[2] % size == x.shape[3] % size == 0
+        and fused.ready(x, 0, pool)
+    ):
+        return fused.avg_pool(x, size)
+    out: Tensor = pool(x)
+    return out

@@ -40,10 +40,11 @@ class Architecture:
         classes = self.classes if classes is None else classes
         sides = self.size if size is None else (size, size) if isinstance(size, int) else size
         whole = isinstance(sides, (tuple, list)) and len(sides) == 2 and all(isinstance(side, int) for side in sides)
-        if not whole or any(side < 1 or side % self.multiple for side in sides):
-            raise UserError(
-                f"size of {self.name} must be height and width in multiples of {self.multiple}, got {size!r}"
-            )
+        multiple = (
+            1 if self.name in PRESETS else self.multiple
+        )  # with other levels a preset has another: it checks itself
+        if not whole or any(side < 1 or side % multiple for side in sides):
+            raise UserError(f"size of {self.name} must be height and width in multiples of {multiple}, got {size!r}")
         if not isinstance(classes, int) or classes < 1:
             raise UserError(f"classes of {self.name} must be a whole number >= 1, got {classes!r}")
         return {"network": self.name, "classes": classes, "size": list(sides), **choices}

@@ -86,11 +86,10 @@ def _bias(bias: Any) -> Doubles | None:
 
 def magnitudes(weight: Tensor) -> Tensor | None:
     """The scale of each filter whose weights are all plus or minus that; none if they are not."""
-    size = weight.double().abs().flatten(1)
-    largest = size.amax(1)
-    if bool((size < largest[:, None] * (1 - ALIKE)).any()):
+    size = weight.abs().flatten(1)
+    if bool((size.amin(1) < size.amax(1) * (1 - ALIKE)).any()):
         return None
-    return size.mean(1)
+    return size.double().mean(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +148,9 @@ def _binary_of(lowering: Lowering, value: Value) -> Binary | None:
     bits = bits != falls[group][:, :, None, None]
     level = float(step.half) * scale.numpy()
     offset, size = np.zeros(made), np.zeros(made)
+    # Weights and levels that torch has only up to rounding: what compare must allow for, as magnitudes that round by so much.
+    size = size + float(step.half) * (found.weight.double().abs().flatten(1) - scale[:, None]).abs().sum(1).numpy() * 2**21
+    size = size + step.off * scale.numpy() * found.weight[0].numel() * 2**21
     if step.middle:
         extra = step.middle * found.weight.double().sum((1, 2, 3)).numpy()
         offset, size = offset + extra, size + np.abs(extra)

@@ -445,10 +445,28 @@ def _move(lowering: Lowering, value: Value) -> Draft:
     raise lowering.error(node, "values are moved in a way that is not lowered: not whole channels of maps of one size")
 
 
+def _more_channels(lowering: Lowering, node: Node, value: Value) -> Draft:
+    """Channels of one constant value in front of a map's own or behind them."""
+    from bcnn.program.lower import Draft
+
+    x, pads, fill = node.args[0], [*node.args[1], 0, 0, 0, 0, 0, 0], float(node.arg(2, "value", 0) or 0)
+    if any(pads[:4]) or any(pads[6:]) or min(pads[4:6]) < 0:
+        raise lowering.error(node, "a padded map is only lowered where a convolution reads it; else only channels are added")
+    source = whole_map(lowering, x)
+    parts = [source]
+    for at, count in ((0, pads[4]), (len(parts) + 1, pads[5])):
+        if count:
+            tensor = torch.full((1, count, *x.shape[2:]), fill)
+            op = o.Constant(as_map(tensor))
+            parts.insert(at, lowering.virtual(value, tensor, Draft((), lambda _, op=op: op, node.module)))
+    return Draft(tuple(parts), lambda map_of: o.Concat(tuple(map_of(part) for part in parts)), node.module)
+
+
 BASES: dict[str, Callable[[Any, Node, Value], Any]] = {
     "max_pool2d_with_indices": _pooled(lambda source, window: o.MaxPool(source, window)),
     "avg_pool2d": _avg_pool,
     "mean": _mean,
     "_adaptive_avg_pool2d": _adaptive,
     "upsample_nearest2d": _upsample,
+    "constant_pad_nd": _more_channels,
 }

@@ -1,16 +1,19 @@
 """Weights and what belongs to them <-> one safetensors file. No pickle; a file is written whole or not at all.
 
 A checkpoint's tensors are the network's `state_dict`; in one that a run can go on from, Adam's state stands beside them
-under `optimizer/`. Its metadata is JSON: config of the run, mean and deviation of the data, class names, where the run was.
+under `optimizer/`. Its metadata is JSON: config of the run, mean and deviation of the data, class names, where the run was,
+a hash per tensor and one of the metadata itself.
 
-    run folder   last.safetensors  where the run is; at its end, the trained network
-                 best.safetensors  the highest accuracy of the last step
-                 STEP.safetensors  the network at the end of each step
+    run folder   last.safetensors           where the run is; at its end, the trained network
+                 last.previous.safetensors  the one before it, for a resumed run that finds the last one damaged
+                 best.safetensors           the highest accuracy of the last step
+                 STEP.safetensors           the network at the end of each step
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,15 +21,18 @@ from typing import Any
 
 import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor
 
 from bcnn.errors import UserError
-from bcnn.files import write_atomic
+from bcnn.files import digest, write_atomic
 from bcnn.nets import config as network_config
 from bcnn.nets.bcnn import Network
-from bcnn.train.transfer import transfer
+from bcnn.train.transfer import check_state, transfer
 
-FORMAT = "bcnn-checkpoint-1"
+FORMAT = "bcnn-checkpoint-2"
+UNHASHED = "bcnn-checkpoint-1"  # the same without hashes; still read
+HASHED = ("network", "weights", "meta", "progress", "hashes")  # the parts of the header that its hash is of
 OPTIMIZER = "optimizer/"
 
 
@@ -55,8 +61,16 @@ class Checkpoint:
     progress: dict[str, Any] = field(default_factory=dict)  # where the run was, see train.loop
 
 
-def save(path: str | Path, checkpoint: Checkpoint) -> None:
-    """Write the file whole or not at all: a process killed here, or a full disk, leaves the one before it. `OSError` passes."""
+def previous(path: Path) -> Path:
+    """Where the generation before `path` is kept: a.safetensors -> a.previous.safetensors."""
+    return path.with_name(f"{path.stem}.previous{path.suffix}")
+
+
+def save(path: str | Path, checkpoint: Checkpoint, keep: bool = False) -> None:
+    """Write the file whole or not at all: a process killed here, or a full disk, leaves the one before it. `OSError` passes.
+
+    With `keep`, the one before it stays as `previous(path)` after a success, too.
+    """
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.state.items()}
     tensors |= {OPTIMIZER + name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.optimizer.items()}
     meta = checkpoint.meta
@@ -74,29 +88,79 @@ def save(path: str | Path, checkpoint: Checkpoint) -> None:
             }
         ),
         "progress": json.dumps(checkpoint.progress),
+        "hashes": json.dumps({name: tensor_hash(tensor) for name, tensor in tensors.items()}),
     }
-    write_atomic(Path(path), safetensors.torch.save(tensors, header))
+    header["hash"] = header_hash(header)
+    path = Path(path)
+    write_atomic(path, safetensors.torch.save(tensors, header), previous(path) if keep else None)
+
+
+def tensor_hash(tensor: Tensor) -> str:
+    return digest(tensor.reshape(-1).view(torch.uint8).numpy().data)
+
+
+def header_hash(header: Mapping[str, str]) -> str:
+    return digest(json.dumps([header[key] for key in HASHED]).encode())
 
 
 def find(path: str | Path) -> Path:
     """The checkpoint that a path means: itself, or the last one of a run folder."""
     path = Path(path)
     if path.is_dir():
-        if not (path / "last.safetensors").is_file():
-            raise UserError(f"{path} is not a run folder: it has no last.safetensors")
-        return path / "last.safetensors"
+        last = path / "last.safetensors"
+        if not last.is_file():
+            raise UserError(f"{path} is not a run folder: it has no last.safetensors{_hint(last)}")
+        return last
     if not path.is_file():
         raise UserError(f"no checkpoint at {path}; give a .safetensors file of a run, or the run folder")
     return path
 
 
 def read(path: str | Path) -> Checkpoint:
-    """A file's content; whatever is wrong with it becomes one sentence."""
+    """A file's content; whatever is wrong with it becomes one sentence, which names the generation before if there is one."""
     path = find(path)
+    try:
+        return _read(path)
+    except UserError as error:
+        raise UserError(f"{error}{_hint(path)}") from None
+
+
+def read_or_previous(path: Path) -> tuple[Checkpoint | None, str]:
+    """Where a resumed run begins: the checkpoint, or if it is damaged or gone the generation before, and a sentence about that.
+
+    None if neither was ever written. A run that goes on from either ends with the same bits.
+    """
+    before = previous(path)
+    try:
+        if path.exists():
+            return _read(path), ""
+        damage = f"{path} is gone"
+    except UserError as error:
+        damage = str(error)
+    if not before.exists():
+        if path.exists():
+            raise UserError(f"{damage}; there is no generation before it to resume from: start a new run")
+        return None, ""
+    try:
+        return _read(before), f"{damage}; resumed from the generation before it, {before.name}"
+    except UserError as error:
+        raise UserError(f"{damage}; and the generation before it is no better: {error}; start a new run") from None
+
+
+def restore(path: Path) -> None:
+    """After a fall back: the generation before takes the damaged one's place, or the next save would keep the damaged one."""
+    os.replace(previous(path), path)
+
+
+def _hint(path: Path) -> str:
+    return f"; the generation before it is {previous(path)}" if previous(path).is_file() else ""
+
+
+def _read(path: Path) -> Checkpoint:
     try:
         with safetensors.safe_open(str(path), "pt") as file:
             header: Mapping[str, str] = file.metadata() or {}
-            if header.get("format") != FORMAT:
+            if header.get("format") not in (FORMAT, UNHASHED):
                 found = header.get("format", "none")
                 if "program" in header:
                     raise UserError(
@@ -104,27 +168,62 @@ def read(path: str | Path) -> Checkpoint:
                     )
                 raise UserError(f"{path} is no checkpoint of this version: format {found!r}, expected {FORMAT!r}")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        if header["format"] == FORMAT:
+            _check_hashes(header, tensors)
         network = network_config.from_dict(json.loads(header["network"]))
         meta = json.loads(header["meta"])
         mean, std = tuple(map(float, meta["mean"])), tuple(map(float, meta["std"]))
         if len(mean) != 3 or len(std) != 3:
             raise ValueError("mean and std need three values")
+        progress = json.loads(header["progress"])
+        if not isinstance(progress, dict):
+            raise ValueError("progress is no table")
         return Checkpoint(
             network,
             header["weights"],
             {name: tensor for name, tensor in tensors.items() if not name.startswith(OPTIMIZER)},
             Meta(mean, std, tuple(map(str, meta["labels"])), float(meta["crop"]), dict(meta["provenance"])),
             {name[len(OPTIMIZER) :]: t for name, t in tensors.items() if name.startswith(OPTIMIZER)},
-            json.loads(header["progress"]),
+            progress,
         )
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
     except safetensors.SafetensorError as error:
         raise UserError(f"{path} is not a complete safetensors file: {error}") from None
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path} has a damaged header: {error}") from None
+
+
+def _check_hashes(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> None:
+    if header["hash"] != header_hash(header):
+        raise ValueError("it does not match its hash")
+    hashes = json.loads(header["hashes"])
+    if hashes.keys() != tensors.keys():
+        raise ValueError("its hashes are not one for each tensor")
+    for name, tensor in tensors.items():
+        if hashes[name] != tensor_hash(tensor):
+            raise ValueError(f"tensor {name!r} does not match its hash")
+
+
+def fits(checkpoint: Checkpoint, source: str) -> None:
+    """Whether the tensors are those of the network that the header describes, before memory is taken for that network.
+
+    A file of a few kilobytes may describe one of many gigabytes. Its binary convolutions alone are counted first, then all
+    shapes are compared on torch's "meta" device, where tensors have no memory.
+    """
+    state, blocks = checkpoint.state, checkpoint.network.plan()
+    branches = sum(2 * block.branches * block.filter**2 for block in blocks)
+    weights = sum(2 * block.branches * block.filter**2 * block.channels**2 for block in blocks)
+    values = sum(tensor.numel() for tensor in state.values())
+    if branches > len(state) or weights > values:
+        raise UserError(
+            f"{source} lacks tensors: its network has {weights:,} binary weights, the file {values:,} values in {len(state):,} tensors"
+        )
+    with torch.device("meta"):
+        network = Network(checkpoint.network, checkpoint.weights)
+    check_state(checkpoint.state, network, source)
 
 
 def load(path: str | Path) -> tuple[Network, Meta]:
@@ -133,6 +232,7 @@ def load(path: str | Path) -> tuple[Network, Meta]:
     Weights trained with a scale ("scaled") come with the scale folded into batch norm, so that the result is "real" or "binary".
     """
     checkpoint = read(path)
+    fits(checkpoint, str(path))
     network = Network(checkpoint.network, checkpoint.weights)
     transfer(checkpoint.state, network, str(path))
     network.fold_scale()

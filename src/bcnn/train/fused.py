@@ -1,62 +1,53 @@
-"""A building block through native kernels: the same function, parameters and gradients as `layers.Block`, several times faster.
+"""The layers of a binary network through native kernels: the same functions and gradients as torch's, several times faster.
 
-`layers` is the definition and the only path on a GPU; `Block.forward` asks `applies` and comes here when training on a CPU. A
-module is one pass sign -> convolution -> statistics and one pass batch norm + identity + PReLU. Backward recomputes sign and
-PReLU mask from what is saved: the float32 map a module read and its convolution's result, which is int16 and exact where
-weights are +-1. So only the order of float32 sums differs from the plain path. `enabled = False` or BCNN_FUSED=0 turns it off.
+`nets.layers` is the definition and the only path on a GPU. Its modules ask `ready` whether the kernels may take the place of the
+modules inside them, and call the operators below. A binary convolution is one pass sign -> convolution -> statistics and one pass
+batch norm + identity + addition + PReLU. `enabled = False` or BCNN_FUSED=0 turns all of it off.
 
-Maps are NHWC in here: channels are lanes. Legend: N images, C channels read, K = RC channels made, P branches.
+Results do not depend on the number of threads. `cores` gives the threads of torch to the kernels for a whole training loop.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
-import bcnn.nets.layers as layers  # which imports this module: both look the other up when they run, not when they load
+from bcnn.train import fused_autograd as autograd
+from bcnn.train.fused_autograd import native
 
-_training: Any
-try:
-    _training = importlib.import_module("bcnn._training")
-except ImportError:  # an install without the native part
-    _training = None
 _modules: Any = nn.modules.module  # torch gives its global hooks no types
 
 enabled = os.environ.get("BCNN_FUSED", "1") != "0"
 
 
-# --- when it applies ------------------------------------------------------------------------------------------------
+# --- when they apply ------------------------------------------------------------------------------------------------
 
 
 def available() -> bool:
     """Whether this install has the native kernels."""
-    return _training is not None
+    return native is not None
 
 
-def applies(block: layers.Block, x: Tensor) -> bool:
-    """Whether `block` may read x through the native kernels: whenever nobody could tell the difference.
+def ready(x: Tensor, channels: int, *inside: nn.Module | None) -> bool:
+    """Whether the kernels may read the map x in the place of the modules `inside`: when nobody could tell the difference.
 
-    Tracing, compiling, exporting, counting and transforming see the plain path, and so does a hook on a module inside the
-    block. Only training mode comes here: evaluation and verification run the definition.
+    That is in training, of float32 on a CPU. Tracing, compiling, exporting, counting and transforming see torch's operators, and
+    so does a hook on a module inside. Evaluation and verification run the definition. `channels` is what the modules make.
     """
     return (
         not torch.compiler.is_compiling()  # first: a tracer looks no further
         and enabled
-        and _training is not None
-        and block.training
+        and native is not None
         and type(x) is Tensor
         and x.device.type == "cpu"
         and x.dtype == torch.float32
         and not _observed()
-        and _as_built(block)
-        and _fits(block, x)
+        and all(_plain(module, channels) for module in inside if module is not None)
     )
 
 
@@ -73,227 +64,79 @@ def _observed() -> bool:
     )
 
 
-def _as_built(block: layers.Block) -> bool:
-    """Whether the block holds the modules that `layers.Block` makes: none replaced, none hooked, none of a kind left out here."""
-    kinds = (
-        layers.Replicate,
-        layers.BinaryConv,
-        layers.Branch,
-        layers.DepthwiseConv,
-        nn.ModuleList,
-        nn.Conv2d,
-        nn.BatchNorm2d,
+def _plain(module: nn.Module, channels: int) -> bool:
+    """Whether a module trains, in float32 and without hooks, and computes what the kernels do: `fusible` is a module's own word."""
+    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
+        return False
+    known = _KNOWN.get(type(module))
+    return (
+        module.training
+        and (getattr(module, "fusible", False) if known is None else known(module, channels))
+        and all(p is None or (p.dtype == torch.float32 and p.is_cpu) for p in module._parameters.values())
     )
-    if type(block) is not layers.Block or block.replicate.channels < block.replicate.channels_in:
-        return False
-    modes = [module.weights for module in block.modules() if isinstance(module, layers.Branch)]
-    for module in block.modules():
-        if module is block:
-            continue  # its own hooks run around forward, whatever that does
-        if type(module) not in (*kinds, nn.PReLU, nn.AvgPool2d):
-            return False
-        if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
-            return False
-        if isinstance(module, nn.BatchNorm2d) and (
-            module.training != block.training
-            or not module.affine
-            or module.running_mean is None
-            or module.momentum is None
-        ):
-            return False
-        if isinstance(module, layers.Branch) and (
-            any(module.shift) or module.weights not in ("real", "binary") or module.weights != modes[0]
-        ):
-            return False
-    return all(p.device.type == "cpu" and p.dtype == torch.float32 for p in block.parameters())
 
 
-def _fits(block: layers.Block, x: Tensor) -> bool:
-    """Whether x is a map the block can read; the plain path says what is wrong with any other."""
-    if x.dim() != 4 or x.shape[1] != block.replicate.channels_in:
-        return False
-    stride = block.depthwise.conv.stride[0]
-    n, _, h, w = x.shape
-    return h % stride == 0 and w % stride == 0 and n * (h // stride) * (w // stride) > 1
+def _is_depthwise(conv: nn.Conv2d, channels: int) -> bool:
+    options = conv.kernel_size, conv.padding, conv.dilation, conv.padding_mode, conv.groups, conv.out_channels
+    expected = (3, 3), (1, 1), (1, 1), "zeros", channels, channels
+    return options == expected and conv.stride[0] == conv.stride[1] and conv.bias is None
 
 
-# --- the block ------------------------------------------------------------------------------------------------------
+def _tracks(norm: nn.BatchNorm2d, channels: int) -> bool:
+    tracks = norm.affine and norm.running_mean is not None and norm.momentum is not None
+    return tracks and norm.num_features == channels
 
 
-def block(block: layers.Block, x: Tensor) -> Tensor:
-    """What `layers.Block` computes, N,C,H,W -> N,K,H/S,W/S. Replication is an index rule of conv1 and identity."""
-    x_nhwc = x.permute(0, 2, 3, 1).contiguous()
-    inner = depthwise_conv(block.depthwise, binary_conv(block.conv1, x_nhwc))
-    other = x_nhwc
-    if block.identity is not None and block.pool is not None:
-        other = binary_conv(block.identity, avg_pool(x_nhwc, block.depthwise.conv.stride[0]))
-    out_nhwc = binary_conv(block.conv3, inner, add=other, prelu_after_add=block.prelu)
-    return out_nhwc.permute(0, 3, 1, 2)
+_KNOWN: dict[type, Callable[[Any, int], bool]] = {
+    nn.BatchNorm2d: _tracks,
+    nn.Conv2d: _is_depthwise,
+    nn.PReLU: lambda prelu, channels: bool(prelu.num_parameters == channels),
+    nn.AvgPool2d: lambda pool, _: pool.stride == pool.kernel_size and pool.padding == 0 and not pool.ceil_mode,
+}
+
+
+# --- operators: maps are N,C,H,W in channels-last memory, as torch calls N,H,W,C ------------------------------------------
 
 
 def binary_conv(
-    conv: layers.BinaryConv, x: Tensor, add: Tensor | None = None, prelu_after_add: nn.PReLU | None = None
+    x: Tensor,
+    branches: Sequence[tuple[Tensor, Tensor, nn.BatchNorm2d]],
+    *,
+    binary: bool,
+    identity: bool = True,
+    prelu: Tensor | None = None,
+    add: Tensor | None = None,
+    prelu_after: Tensor | None = None,
 ) -> Tensor:
-    """`layers.BinaryConv` of a map N,H,W,C, plus `add`; a block's PReLU after the addition is part of it."""
-    prelu = prelu_after_add or conv.prelu
-    branches: list[layers.Branch] = list(conv.branches)  # type: ignore[arg-type]
-    parameters = []
-    for b in branches:
-        parameters += [b.bias, b.weight, b.norm.weight, b.norm.bias]
-        _count_batch(b.norm)
-    how = _How(
-        binary=branches[0].weights == "binary",  # the kernels take the sign of the weights themselves (Eq. 3)
-        prelu_before_add=conv.prelu is not None,
-        norms=[b.norm for b in branches],
-        training=conv.training,
-    )
-    out: Tensor = _BinaryConv.apply(x, add, None if prelu is None else prelu.weight, how, *parameters)  # type: ignore[no-untyped-call]
+    """prelu_after(add + prelu(x + sum over branches of norm(conv1x1(sign(x + bias), weight)))), one of the PReLUs at most.
+
+    A branch is (bias, weight, norm); `binary` takes the sign of its weight (Eq. 3). Where x has fewer channels than the branches
+    read, they are replicated: channel k is channel k mod C. Without `identity`, x is not added.
+    """
+    parameters: list[Tensor] = []
+    for bias, weight, norm in branches:
+        parameters += [bias, weight, norm.weight, norm.bias]
+        _count_batch(norm)
+    how = autograd.How(identity, prelu is not None, binary, [norm for _, _, norm in branches], threads())
+    slope = prelu if prelu is not None else prelu_after
+    out: Tensor = autograd.BinaryConv.apply(x, add, slope, how, *parameters)  # type: ignore[no-untyped-call]
     return out
 
 
-def depthwise_conv(conv: layers.DepthwiseConv, x: Tensor) -> Tensor:
-    """`layers.DepthwiseConv` of a map N,H,W,C."""
-    _count_batch(conv.norm)
-    parameters = conv.conv.weight, conv.norm.weight, conv.norm.bias, conv.prelu.weight
-    out: Tensor = _DepthwiseConv.apply(x, conv.conv.stride[0], conv.norm, *parameters)  # type: ignore[no-untyped-call]
+def depthwise_conv(x: Tensor, conv: nn.Conv2d, norm: nn.BatchNorm2d, prelu: nn.PReLU) -> Tensor:
+    """prelu(norm(conv(x))), conv a depth wise 3x3/S."""
+    _count_batch(norm)
+    parameters = conv.weight, norm.weight, norm.bias, prelu.weight
+    out: Tensor = autograd.DepthwiseConv.apply(x, conv.stride[0], norm, threads(), *parameters)  # type: ignore[no-untyped-call]
     return out
 
 
 def avg_pool(x: Tensor, stride: int) -> Tensor:
-    """SxS/S average of a map N,H,W,C."""
+    """SxS/S average; H and W divide by S."""
     if stride == 1:
         return x
-    out: Tensor = _AvgPool.apply(x, stride)  # type: ignore[no-untyped-call]
+    out: Tensor = autograd.AvgPool.apply(x, stride, threads())  # type: ignore[no-untyped-call]
     return out
-
-
-# --- autograd -------------------------------------------------------------------------------------------------------
-
-
-class _How(NamedTuple):
-    """What a convolution module needs besides tensors with gradients."""
-
-    binary: bool
-    prelu_before_add: bool
-    norms: list[nn.BatchNorm2d]
-    training: bool
-
-
-class _BinaryConv(torch.autograd.Function):
-    """x, add, slope, then bias, weight, gamma, beta of each branch. Saves x, add and each branch's convolution result."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, add: Tensor | None, slope: Tensor | None, how: _How, *parameters: Tensor
-    ) -> Tensor:
-        channels = parameters[0].numel()
-        shape = (*x.shape[:3], channels)
-        out = x.new_empty(shape)
-        y = [x.new_empty(shape, dtype=torch.int16 if how.binary else None) for _ in how.norms]
-        statistics = [x.new_empty(2, channels) for _ in how.norms]
-        ctx.how, ctx.branches = how, len(how.norms)
-        saved = x, add, slope, *y, *statistics, *parameters
-        ctx.save_for_backward(*saved)
-        running = [(norm.running_mean, norm.running_var) for norm in how.norms]
-        _training.binary_conv_forward(*_binary_conv_arguments(ctx, saved, running), _array(out))
-        return out
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, add, slope, *rest = ctx.saved_tensors
-        parameters = rest[2 * ctx.branches :]
-        dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
-        d_add = None if add is None else torch.empty_like(add)
-        d_slope = None if slope is None else torch.empty_like(slope)
-        gradients = [torch.empty_like(p, memory_format=torch.contiguous_format) for p in parameters]
-        arrays = tuple(tuple(_array(g) for g in gradients[i : i + 4]) for i in range(0, len(gradients), 4))
-        arguments = _binary_conv_arguments(ctx, ctx.saved_tensors, None)
-        to = _array(grad.contiguous()), _array(dx), _array(d_add), _array(d_slope), arrays
-        _training.binary_conv_backward(*arguments, to)
-        return dx, d_add, d_slope, None, *gradients
-
-
-def _binary_conv_arguments(ctx: Any, saved: Any, running: list[tuple[Any, Any]] | None) -> tuple[Any, ...]:
-    """The native call's arguments up to its result, from what is saved. `running` statistics are not needed backward."""
-    x, add, slope, *rest = saved
-    y, statistics, parameters = rest[: ctx.branches], rest[ctx.branches : 2 * ctx.branches], rest[2 * ctx.branches :]
-    branches = []
-    for p, norm in enumerate(ctx.how.norms):
-        bias, weight, gamma, beta = (_array(t) for t in parameters[4 * p : 4 * p + 4])
-        norm_arrays = _norm_arguments(
-            norm, gamma, beta, statistics[p], running[p] if running else statistics[p].unbind()
-        )
-        branches.append((bias, weight, norm_arrays, _array(y[p])))
-    channels = parameters[0].numel()
-    how = ctx.how
-    pixels = _array(x).reshape(-1, x.shape[3])
-    flags = how.prelu_before_add, how.binary, how.training, torch.get_num_threads()
-    return pixels, tuple(branches), _array(add), _array(slope), channels, *flags
-
-
-class _DepthwiseConv(torch.autograd.Function):
-    """Saves x and the convolution's result, what batch norm reads."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        stride: int,
-        norm: nn.BatchNorm2d,
-        weight: Tensor,
-        gamma: Tensor,
-        beta: Tensor,
-        slope: Tensor,
-    ) -> Tensor:
-        n, h, w, channels = x.shape
-        out = x.new_empty(n, (h - 1) // stride + 1, (w - 1) // stride + 1, channels)
-        y, statistics = torch.empty_like(out), x.new_empty(2, channels)
-        ctx.stride, ctx.norm, ctx.training = stride, norm, norm.training
-        saved = x, weight, gamma, beta, slope, y, statistics
-        ctx.save_for_backward(*saved)
-        running = norm.running_mean, norm.running_var
-        _training.depthwise_conv_forward(*_depthwise_arguments(ctx, saved, running), _array(out))
-        return out
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, gamma, beta, slope, _, _ = ctx.saved_tensors
-        dx, *gradients = (
-            torch.empty_like(t, memory_format=torch.contiguous_format) for t in (x, weight, gamma, beta, slope)
-        )
-        to = tuple(_array(t) for t in (grad.contiguous(), dx, *gradients))
-        _training.depthwise_conv_backward(*_depthwise_arguments(ctx, ctx.saved_tensors, None), to)
-        return dx, None, None, *gradients
-
-
-def _depthwise_arguments(ctx: Any, saved: Any, running: tuple[Any, Any] | None) -> tuple[Any, ...]:
-    x, weight, gamma, beta, slope, y, statistics = saved
-    norm = _norm_arguments(ctx.norm, _array(gamma), _array(beta), statistics, running or statistics.unbind())
-    return _array(x), _array(weight), norm, _array(slope), _array(y), ctx.stride, ctx.training, torch.get_num_threads()
-
-
-class _AvgPool(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, stride: int) -> Tensor:
-        n, h, w, channels = x.shape
-        ctx.shape, ctx.stride = x.shape, stride
-        out = x.new_empty(n, h // stride, w // stride, channels)
-        _training.avg_pool_forward(_array(x), stride, torch.get_num_threads(), _array(out))
-        return out
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        dx = grad.new_empty(ctx.shape)
-        _training.avg_pool_backward(_array(grad.contiguous()), ctx.stride, torch.get_num_threads(), _array(dx))
-        return dx, None
-
-
-def _norm_arguments(norm: nn.BatchNorm2d, gamma: Any, beta: Any, statistics: Tensor, running: Any) -> tuple[Any, ...]:
-    mean, inverse = _array(statistics)
-    return gamma, beta, _array(running[0]), _array(running[1]), mean, inverse, norm.momentum, norm.eps
 
 
 def _count_batch(norm: nn.BatchNorm2d) -> None:
@@ -301,6 +144,44 @@ def _count_batch(norm: nn.BatchNorm2d) -> None:
         norm.num_batches_tracked.add_(1)
 
 
-def _array(tensor: Tensor | None) -> NDArray[np.float32] | Any:
-    """A contiguous tensor's memory as an array."""
-    return None if tensor is None else tensor.detach().contiguous().numpy()
+# --- threads --------------------------------------------------------------------------------------------------------
+
+_threads: int | None = None
+
+
+def threads() -> int:
+    """Of the kernels: as many as torch has, or had when `cores` began."""
+    return _threads or torch.get_num_threads()
+
+
+@contextmanager
+def cores(network: nn.Module) -> Iterator[None]:
+    """While it lasts, the kernels have all threads and torch has one, if the network's convolutions are theirs.
+
+    The threads of torch wait for work by spinning, for milliseconds. What is left to torch in a network of such layers is small
+    operations between long kernels, and its waiting threads would take a core from every one of these.
+    """
+    global _threads
+    found = torch.get_num_threads()
+    if _threads is not None or found == 1 or not (enabled and available() and _covers(network)):
+        yield
+        return
+    _threads = found
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(found)
+        _threads = None
+
+
+def _covers(network: nn.Module) -> bool:
+    """Whether every product of matrices in a network goes through the kernels: every weight O,C,k,k but the depth wise ones."""
+    weights = [
+        (module, p)
+        for module in network.modules()
+        for p in module._parameters.values()
+        if p is not None and p.dim() == 4
+    ]
+    large = [module for module, p in weights if p.shape[0] > 1 and p.shape[1] > 1]
+    return bool(large) and all(getattr(m, "fusible", False) for m in large) and all(p.is_cpu for _, p in weights)

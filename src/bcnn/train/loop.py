@@ -2,7 +2,8 @@
 
 A run is a function of its config and data: weights start from the seed, the order and crops of an epoch come from (seed,
 epoch), and a checkpoint holds everything else. So a run that was killed, however often, ends with the same bits as one that
-was not, on the same machine with the same number of processes and threads.
+was not, on the same machine with the same number of processes; and of threads, where not all of a network's convolutions are
+the kernels' (see `fused.cores`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from bcnn.data import Batch, Data
 from bcnn.errors import UserError
 from bcnn.nets.bcnn import Network
 from bcnn.scores import Scores
-from bcnn.train import adam, checkpoint, distributed, losses, meters, schedule, tensorboard
+from bcnn.train import adam, checkpoint, distributed, fused, losses, meters, schedule, settings, tensorboard
 from bcnn.train.config import Step, TrainConfig
 from bcnn.train.evaluate import evaluate
 from bcnn.train.interrupt import Interrupt, Stopped
@@ -51,15 +52,45 @@ class Progress:
     seconds: float = 0.0
     finished: bool = False
 
+    @staticmethod
+    def of(plain: Any, steps: tuple[Step, ...], batches: int) -> Progress:
+        """From a checkpoint, which may say anything: a place that such a run of `batches` an epoch can be at, or a sentence."""
+        progress = settings.typed(Progress, plain, "progress")
+        counts = (progress.step, progress.epoch, progress.batch, progress.updates, progress.epochs_done, progress.seen)
+        names = [step.name for step in steps]
+        here = steps[progress.step].total_epochs if 0 <= progress.step < len(steps) else 0
+        if (
+            min(counts) < 0
+            or progress.step > len(steps)
+            or progress.finished != (progress.step == len(steps))
+            or progress.epoch > here
+            or progress.batch > batches
+            or (progress.batch > 0 and progress.epoch >= here)
+            or not set(names[: progress.step]) <= progress.accuracies.keys() <= set(names)
+            or (here and progress.epoch == here and names[progress.step] not in progress.accuracies)
+        ):
+            raise UserError(
+                f"progress is damaged: no run of these steps is ever at step {progress.step}, epoch {progress.epoch}, "
+                f"batch {progress.batch} with accuracies of {sorted(progress.accuracies)}"
+            )
+        return progress
+
 
 class Trainer:
     """What all steps share: config, data, folder, progress."""
 
     def __init__(
-        self, config: TrainConfig, data: Data, folder: RunFolder, device: str, interrupt: Interrupt, terminal: Terminal
+        self,
+        config: TrainConfig,
+        data: Data,
+        folder: RunFolder,
+        device: str,
+        interrupt: Interrupt,
+        terminal: Terminal,
+        trust: bool = False,
     ) -> None:
         self.config, self.data, self.folder, self.device = config, data, folder, device
-        self.interrupt, self.terminal = interrupt, terminal
+        self.interrupt, self.terminal, self.trust = interrupt, terminal, trust
         self.rank, self.world = distributed.rank_world()
         self.batch = min(config.batch, len(data.train))
         self.part = config.part or self.batch // self.world
@@ -100,7 +131,7 @@ class Trainer:
 
     def start(self, resumed: checkpoint.Checkpoint | None) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         if resumed is not None:
-            self.progress = Progress(**resumed.progress)
+            self.progress = Progress.of(resumed.progress, self.config.steps, self.batches)
             self.open_tensorboard()
             return resumed.state, resumed.optimizer
         self.open_tensorboard()
@@ -113,28 +144,29 @@ class Trainer:
 
     def train_step(self, step: Step, network: Network, optimizer: torch.optim.Optimizer) -> None:
         model = distributed.wrap(network)
-        targets = find_targets(step, self.config, self.data, self.folder, self.device, self.terminal)
+        targets = find_targets(step, self.config, self.data, self.folder, self.device, self.terminal, self.trust)
         progress = self.progress
         while progress.epoch < step.total_epochs:
             began, already = time.monotonic(), progress.seen
-            for batch in self.data.train_batches(
-                progress.epochs_done,
-                self.batch,
-                self.config.seed,
-                self.rank,
-                self.world,
-                progress.batch,
-                self.device,
-                self.config.crop_size(step),
-            ):
-                t = progress.epoch + progress.batch / self.batches
-                self.update(step, t, model, network, optimizer, targets, batch)
-                self.terminal.advance(f"{step.name} epoch {progress.epoch + 1}/{step.total_epochs}")
-                if distributed.any_process(self.interrupt.asked(progress.updates), self.device):
-                    self.save(network, optimizer)
-                    raise Stopped(self.interrupt.received)
-                if time.monotonic() - self.saved_at >= self.config.save_seconds:
-                    self.save(network, optimizer)
+            with fused.cores(network):
+                for batch in self.data.train_batches(
+                    progress.epochs_done,
+                    self.batch,
+                    self.config.seed,
+                    self.rank,
+                    self.world,
+                    progress.batch,
+                    self.device,
+                    self.config.crop_size(step),
+                ):
+                    t = progress.epoch + progress.batch / self.batches
+                    self.update(step, t, model, network, optimizer, targets, batch)
+                    self.terminal.advance(f"{step.name} epoch {progress.epoch + 1}/{step.total_epochs}")
+                    if distributed.any_process(self.interrupt.asked(progress.updates), self.device):
+                        self.save(network, optimizer)
+                        raise Stopped(self.interrupt.received)
+                    if time.monotonic() - self.saved_at >= self.config.save_seconds:
+                        self.save(network, optimizer)
             seconds = time.monotonic() - began
             progress.seconds += seconds
             self.end_epoch(step, network, optimizer, (progress.seen - already) / max(seconds, 1e-9))
@@ -288,19 +320,20 @@ class Trainer:
             progress=dataclasses.asdict(self.progress),
             optimizer=adam.state_by_name(optimizer, network) if optimizer else {},
         )
-        self.write(self.folder.last, contents, must)
+        self.write(self.folder.last, contents, must, keep=True)
         self.saved_at = time.monotonic()
 
-    def write(self, path: Path, contents: checkpoint.Checkpoint, must: bool) -> None:
+    def write(self, path: Path, contents: checkpoint.Checkpoint, must: bool, keep: bool = False) -> None:
         """A full disk does not end the run: the file before stays, and the next may fit again. Unless it `must` be written."""
         if self.rank != 0:
             return
         try:
-            checkpoint.save(path, contents)
-        except OSError as error:
+            checkpoint.save(path, contents, keep)
+        except (OSError, MemoryError) as error:
             if must:
                 raise
-            self.terminal.say(f"cannot write {path}: {error.strerror}; the checkpoint before it is kept", "bold red")
+            reason = error.strerror if isinstance(error, OSError) else "not enough memory"
+            self.terminal.say(f"cannot write {path}: {reason}; the checkpoint before it is kept", "bold red")
 
 
 def describe(step: Step) -> str:

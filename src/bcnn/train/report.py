@@ -42,14 +42,21 @@ def write(folder: RunFolder) -> None:
     write_atomic(folder.path / "report.html", page(folder.read_info(), epochs, pictures).encode())
 
 
+def shown(value: Any, form: str = "") -> str:
+    """Whatever stands in run.json or metrics.jsonl, as text of the page: a number in its format, anything else as it is."""
+    plain = format(value, form) if isinstance(value, (int, float)) else str(value)
+    return html.escape(plain)
+
+
 def page(info: dict[str, Any], epochs: list[dict[str, Any]], pictures: dict[str, bytes]) -> str:
     config = info["config"]
     data = info["data"]
     last = {record["step"]: record for record in epochs}  # the last epoch of each step
     rows = "".join(
-        f"<tr><td>{html.escape(step['name'])}</td><td>{step['weights']}</td><td>{step['warmup']} + {step['epochs']}</td>"
-        f"<td>{step['lr']:g}</td><td>{html.escape(step['teacher'])}</td><td>{record['accuracy']:.2%}</td>"
-        f"<td>{record['top5']:.2%}</td><td>{record['outside']:.1%}</td></tr>"
+        f"<tr><td>{shown(step['name'])}</td><td>{shown(step['weights'])}</td>"
+        f"<td>{shown(step['warmup'])} + {shown(step['epochs'])}</td>"
+        f"<td>{shown(step['lr'], 'g')}</td><td>{shown(step['teacher'])}</td><td>{shown(record['accuracy'], '.2%')}</td>"
+        f"<td>{shown(record['top5'], '.2%')}</td><td>{shown(record['outside'], '.1%')}</td></tr>"
         for step in config["steps"]
         if (record := last.get(step["name"]))
     )
@@ -57,17 +64,18 @@ def page(info: dict[str, Any], epochs: list[dict[str, Any]], pictures: dict[str,
         name: f'<img alt="{name}" src="data:image/png;base64,{base64.b64encode(content).decode()}">'
         for name, content in pictures.items()
     }
+    final = epochs[-1]
     return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{html.escape(config["recipe"])}</title><style>{STYLE}</style></head><body>
-<h1>{html.escape(config["recipe"])}: {epochs[-1]["accuracy"]:.2%} top-1</h1>
-<p>{data["train"]:,} training and {data["val"]:,} evaluation images of {len(data["classes"])} classes; {epochs[-1]["seconds"]:.0f} s
-of training at {epochs[-1]["images_per_second"]:.0f} images/s; seed {info["seed"]}; started {html.escape(info["started"])};
-{html.escape(info["machine"])}; torch {html.escape(info["versions"]["torch"])}.</p>
+<html lang="en"><head><meta charset="utf-8"><title>{shown(config["recipe"])}</title><style>{STYLE}</style></head><body>
+<h1>{shown(config["recipe"])}: {shown(final["accuracy"], ".2%")} top-1</h1>
+<p>{shown(data["train"], ",")} training and {shown(data["val"], ",")} evaluation images of {len(data["classes"])} classes; {shown(final["seconds"], ".0f")} s
+of training at {shown(final["images_per_second"], ".0f")} images/s; seed {shown(info["seed"])}; started {shown(info["started"])};
+{shown(info["machine"])}; torch {shown(info["versions"]["torch"])}.</p>
 <table><tr><th>step</th><th>weights</th><th>epochs</th><th>lr</th><th>teacher</th><th>top-1</th><th>top-5</th>
 <th>outside [-1, 1]</th></tr>{rows}</table>
 <h2>Curves</h2>{images["curves"]}
 <h2>Activations, layer by layer</h2>{images["activity"]}
-<h2>Settings</h2><pre>{html.escape(info["command"])}
+<h2>Settings</h2><pre>{shown(info["command"])}
 
 {html.escape(json.dumps(config, indent=1))}</pre>
 </body></html>

@@ -5,17 +5,20 @@ metrics.jsonl   one line per epoch, and one per `meter_every` updates
 *.safetensors   see `checkpoint`
 report.html     curves (loss, accuracy, learning rate, flips), written when the run ends; PNGs of them beside it
 tensorboard/    the same for TensorBoard, where that is installed
+.lock           held by the process that trains here
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import shlex
 import subprocess
 import sys
 import time
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +29,7 @@ import torch
 import bcnn
 from bcnn.errors import UserError
 from bcnn.files import write_atomic
-from bcnn.train import distributed, settings
+from bcnn.train import distributed, lock, settings
 from bcnn.train.config import TrainConfig
 
 
@@ -58,16 +61,23 @@ class RunFolder:
 
     # --- run.json ---------------------------------------------------------------------------------------------------
 
-    def create(self, config: TrainConfig) -> None:
-        """A new folder with its run.json; one that holds a run already is left alone."""
-        if self.info.exists():
-            raise UserError(
-                f"{self.path} holds a run already; continue it with: {self.resume_command()}, or name another --out"
-            )
+    def make(self) -> None:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot make the run folder {self.path}: {error.strerror}; name another --out") from None
+
+    def locked(self) -> AbstractContextManager[None]:
+        """While the block lasts, no other process trains here."""
+        return lock.locked(self.path / ".lock", str(self.path))
+
+    def create(self, config: TrainConfig) -> None:
+        """run.json of a new run; a folder that holds one already is left alone."""
+        if self.info.exists():
+            raise UserError(
+                f"{self.path} holds a run already; continue it with: {self.resume_command()}, or name another --out"
+            )
+        self.make()
         self.write_info({"config": settings.to_dict(config), "seed": config.seed, **circumstances()})
 
     def read_info(self) -> dict[str, Any]:
@@ -93,8 +103,9 @@ class RunFolder:
     # --- metrics.jsonl ----------------------------------------------------------------------------------------------
 
     def log(self, record: dict[str, Any]) -> None:
+        numbers = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}
         with self.metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+            file.write(json.dumps(numbers) + "\n")  # JSON knows neither NaN nor infinity
 
     def read_metrics(self, kind: str = "") -> list[dict[str, Any]]:
         """The records of a kind ("epoch", "update"). A last line cut short by a kill is no record."""
@@ -102,9 +113,9 @@ class RunFolder:
         for line in self.metrics.read_text(encoding="utf-8").splitlines() if self.metrics.exists() else []:
             try:
                 record = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
-            if not kind or record["kind"] == kind:
+            if isinstance(record, dict) and (record.get("kind") == kind if kind else "kind" in record):
                 records.append(record)
         return records
 

@@ -7,12 +7,14 @@ for all: `steps.1.lr=1e-3`, `steps.step2.lr=1e-3`, `steps.*.teacher=none`.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, TypeVar
 
 from bcnn import plain
 from bcnn.errors import UserError, nearest
 from bcnn.nets import config as network_config
 from bcnn.train.config import TrainConfig
+
+T = TypeVar("T")
 
 
 def to_dict(config: TrainConfig) -> dict[str, Any]:
@@ -23,6 +25,11 @@ def to_dict(config: TrainConfig) -> dict[str, Any]:
 
 def from_dict(data: Any) -> TrainConfig:
     return plain.build(TrainConfig, data, readers=READERS)
+
+
+def typed(cls: type[T], data: Any, where: str) -> T:
+    """Any other dataclass from plain data of unknown origin, every field checked against its annotation."""
+    return plain.build(cls, data, where, readers=READERS)
 
 
 def override(config: TrainConfig, assignments: list[str]) -> TrainConfig:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,17 @@ from bcnn.train.loop import Progress, Trainer
 from bcnn.train.run import RunFolder
 from bcnn.train.terminal import Terminal
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# What a disk answers that is full, over quota, failing or gone read-only.
+CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 
-def train(config: TrainConfig | None, out: str | Path, resume: bool = False, stop_after: int = 0) -> dict[str, Any]:
-    """Train into the folder `out`, or resume what is in it (then its own config counts). Returns the content of run.json."""
+def train(
+    config: TrainConfig | None, out: str | Path, resume: bool = False, stop_after: int = 0, trust: bool = False
+) -> dict[str, Any]:
+    """Train into the folder `out`, or resume what is in it (then its own config counts). Returns the content of run.json.
+
+    `trust` lets a teacher be loaded that can run code, see `teachers`. It is not kept in the run: a resumed one asks again.
+    """
     folder = RunFolder(Path(out))
     if resume:
         config = folder.config()
@@ -30,23 +37,31 @@ def train(config: TrainConfig | None, out: str | Path, resume: bool = False, sto
         raise UserError("nothing to train: no recipe and nothing to resume")
     if config.threads:
         torch.set_num_threads(config.threads)
-    with distributed.processes(config.device, folder.resume_command()) as device:
+    with distributed.processes(config.device, folder.resume_command()) as device, ExitStack() as held:
         try:
-            return _train(config, folder, resume, stop_after, device)
+            return _train(config, folder, resume, stop_after, trust, device, held)
         except OSError as error:
-            if error.errno not in NO_ROOM:
+            if error.errno not in CANNOT_WRITE:
                 raise
             raise UserError(
-                f"cannot write to {folder.path}: {error.strerror}; what was saved before is complete, "
-                f"make room, then: {folder.resume_command()}"
+                f"cannot write to {folder.path}: {error.strerror}; what was saved before is complete; "
+                f"when it can be written again: {folder.resume_command()}"
             ) from None
 
 
-def _train(config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int, device: str) -> dict[str, Any]:
+def _train(
+    config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int, trust: bool, device: str, held: ExitStack
+) -> dict[str, Any]:
     rank, world = distributed.rank_world()
     if not resume:
-        check_names(config)
+        check_names(config, trust)
+    else:
+        for teacher in outside(config):  # as run.json names them, and that may come from anywhere
+            teachers.check_trust(teacher, trust)
+        if rank == 0:
+            held.enter_context(folder.locked())
     data = open_data(config.data, config.network.image_size)
+    check_labels(data.classes)
     notes = [f"data: {note}" for note in data.notes]
     if config.network.classes != len(data.classes):
         notes.append(
@@ -56,27 +71,36 @@ def _train(config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int
     if not resume:
         distributed.wait_for_all()  # nobody has made the folder yet
         if rank == 0:
+            folder.make()
+            held.enter_context(folder.locked())
             folder.create(config)
     info = describe(folder, config, data) if rank == 0 else {}
-    last = checkpoint.read(folder.last) if resume and folder.last.exists() else None
-    if last is not None and rank == 0:
-        done = Progress(**last.progress)
-        folder.rewind_metrics(done.updates, done.epochs_done)
+    last, fallen_back = checkpoint.read_or_previous(folder.last) if resume else (None, "")
+    distributed.wait_for_all()  # all have read it
+    if fallen_back and rank == 0:
+        checkpoint.restore(folder.last)
     per_epoch = len(data.train) // min(config.batch, len(data.train))
     total = sum(step.total_epochs for step in config.steps) * per_epoch
-    done_updates = int(last.progress["updates"]) if last else 0
+    done = Progress()
     if last is not None:
-        notes = []  # said when the run began
+        checkpoint.fits(last, str(folder.last))
+        try:
+            done = Progress.of(last.progress, config.steps, per_epoch)
+        except UserError as error:
+            raise UserError(f"{folder.last}: {error}; start a new run") from None
+        if rank == 0:
+            folder.rewind_metrics(done.updates, done.epochs_done)
+        notes = [fallen_back] if fallen_back else []  # what there was to say of the data was said when the run began
         if info.get("processes", world) != world:
-            notes = [f"began with {info['processes']} processes, goes on with {world}: as good, but not the same bits"]
-    with Interrupt(stop_after) as interrupt, Terminal(total, done_updates, quiet=rank != 0) as terminal:
+            notes += [f"began with {info['processes']} processes, goes on with {world}: as good, but not the same bits"]
+    with Interrupt(stop_after) as interrupt, Terminal(total, done.updates, quiet=rank != 0) as terminal:
         for note in notes:
             terminal.say(note, "yellow")
         terminal.say(
             f"{config.recipe}: {len(data.train):,} training and {len(data.val):,} evaluation images, "
             f"{len(data.classes)} classes, {config.network.name} at {data.size[0]} x {data.size[1]}, into {folder.path}"
         )
-        trainer = Trainer(config, data, folder, device, interrupt, terminal)
+        trainer = Trainer(config, data, folder, device, interrupt, terminal, trust)
         try:
             trainer.run(last)
         except Stopped:
@@ -99,12 +123,28 @@ def _train(config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int
     return info
 
 
-def check_names(config: TrainConfig) -> None:
+def outside(config: TrainConfig) -> set[str]:
+    """The teachers that are not steps of the run itself."""
+    return {step.teacher for step in config.steps} - {"none", *(step.name for step in config.steps)}
+
+
+def check_names(config: TrainConfig, trust: bool) -> None:
     """What the config names must be there before a folder is made that would be in the way of the corrected command."""
     if config.init:
         checkpoint.find(config.init)
-    for teacher in {step.teacher for step in config.steps} - {"none", *(step.name for step in config.steps)}:
-        teachers.check(teacher)
+    for teacher in outside(config):
+        teachers.check(teacher, trust)
+
+
+def check_labels(labels: tuple[str, ...]) -> None:
+    """As a packed file will want them: found out now, not after days of training."""
+    for label in labels:
+        if not label.isprintable() or not label.strip():
+            raise UserError(
+                f"class {label!a} cannot be a label of a packed file: its name must be printable text; rename its folder"
+            )
+    if len(set(labels)) != len(labels):
+        raise UserError("two classes of the data have the same name; rename one")
 
 
 def describe(folder: RunFolder, config: TrainConfig, data: Data) -> dict[str, Any]:
@@ -119,9 +159,14 @@ def describe(folder: RunFolder, config: TrainConfig, data: Data) -> dict[str, An
         "std": list(data.std),
         "notes": list(data.notes),
         "in_memory": data.train.pixels is not None,
+        "train_images": data.train.fingerprint(),
+        "val_images": data.val.fingerprint(),
     }
-    for key in ("train", "val", "classes", "mean", "std"):
-        if "data" in info and info["data"][key] != found[key]:
+    before = info.get("data", found)
+    if not isinstance(before, dict):
+        raise UserError(f"{folder.info} is damaged: its data is no table of keys and values")
+    for key in ("train", "val", "classes", "mean", "std", "train_images", "val_images"):
+        if before.get(key, found[key]) != found[key]:
             raise UserError(
                 f"{config.data.source} is not the data this run began with: its {key!r} changed; start a new run"
             )

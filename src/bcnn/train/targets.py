@@ -41,14 +41,14 @@ class Targets:
 
 
 def find_targets(
-    step: Step, config: TrainConfig, data: Data, folder: RunFolder, device: str, terminal: Terminal
+    step: Step, config: TrainConfig, data: Data, folder: RunFolder, device: str, terminal: Terminal, trust: bool = False
 ) -> Targets:
     """The teacher that `step` names, if any; its outputs are stored first where images come in fixed variants."""
     if step.teacher == "none":
         return Targets(step)
     is_step = any(step.teacher == other.name for other in config.steps)
     name = str(folder.step(step.teacher)) if is_step else step.teacher
-    teacher = teachers.load(name, data, device)
+    teacher = teachers.load(name, data, device, trust)
     if step.matching and not isinstance(teacher.module, Network):
         raise UserError(f"step {step.name!r}: matching needs a teacher that is a network of ours, not {step.teacher}")
     variants = data.config.augment.fixed
@@ -61,4 +61,4 @@ def find_targets(
             for images in teachers.store(file, teacher, data, config.seed, config.batch, device):
                 advance(images)
     distributed.wait_for_all()
-    return Targets(step, teacher, teachers.Stored(file, variants))
+    return Targets(step, teacher, teachers.Stored(file, variants, len(data.train), len(data.classes)))

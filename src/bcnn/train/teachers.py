@@ -1,16 +1,20 @@
 """Where the distributional loss gets its targets: a teacher by name -> output probabilities for a batch of ours.
 
     torchvision:NAME, timm:NAME   a pretrained ImageNet network, where that package is installed (the paper: resnet34)
-    PATH.pt2                      an exported torch program, N,3,H,W -> logits
+    PATH.pt2                      an exported torch program, N,3,H,W -> logits; only with trust
     PATH, or an earlier step      a checkpoint of ours, or a run folder
 
 A teacher gets the student's own crop, resized to the size it was made for and normalised the way it was trained.
+
+Trust: torch reads parts of a .pt2 as pickles, and a pickle can run any code, so one is loaded only if the person at the
+keyboard says so, each time; a run folder, which may come from elsewhere, cannot say it for them. Checkpoints need none.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +28,7 @@ from torch.nn import functional as F
 
 from bcnn.data import Data
 from bcnn.errors import UserError
+from bcnn.files import replacing
 from bcnn.nets.bcnn import Network
 from bcnn.train import checkpoint
 from bcnn.train.losses import Taps
@@ -52,9 +57,9 @@ class Teacher:
         return self.module(x).softmax(1), []
 
 
-def load(name: str, data: Data, device: str = "cpu") -> Teacher:
+def load(name: str, data: Data, device: str = "cpu", trust: bool = False) -> Teacher:
     """The teacher called `name`, checked against the data's classes."""
-    check(name)
+    check(name, trust)
     mean, std = IMAGENET
     size: tuple[int, int] | None = None
     labels: tuple[str, ...] = ()
@@ -82,16 +87,35 @@ def load(name: str, data: Data, device: str = "cpu") -> Teacher:
     return teacher
 
 
-def check(name: str) -> None:
-    """Whether a teacher of that name can be there at all; cheap, for the start of a run."""
+def check(name: str, trust: bool = False) -> None:
+    """Whether a teacher of that name can be there at all, and may be loaded; cheap, for the start of a run."""
     package, colon, model = name.partition(":")
     if colon and package in ("torchvision", "timm"):
+        check_trust(name, trust)
         _library(package, model)
     elif name.endswith(".pt2"):
         if not Path(name).is_file():
             raise UserError(f"no exported teacher at {name}")
+        check_trust(name, trust)
     else:
         checkpoint.find(name)
+
+
+def check_trust(name: str, trust: bool) -> None:
+    """A name that can mean code from anywhere needs `trust`."""
+    if trust:
+        return
+    if name.endswith(".pt2"):
+        raise UserError(
+            f"teacher {name} is an exported torch program, and loading one can run any code that is in it; "
+            f"if you know where it comes from, say so with --trust"
+        )
+    package, _, model = name.partition(":")
+    if package in ("torchvision", "timm") and not re.fullmatch(r"[\w.-]+", model):
+        raise UserError(
+            f"teacher {name} is not a plain name of {package}'s own, so it may be fetched from anywhere; "
+            f"if you know where it comes from, say so with --trust"
+        )
 
 
 def _library(package: str, model: str) -> Any:
@@ -133,9 +157,18 @@ class Stored:
     the same numbers. K,N,classes float32 in a .npy file, mapped, not loaded.
     """
 
-    def __init__(self, file: Path, variants: int) -> None:
+    def __init__(self, file: Path, variants: int, images: int, classes: int) -> None:
         self.variants = variants
-        self.table: NDArray[np.float32] = np.load(file, mmap_mode="r")
+        try:
+            self.table: NDArray[np.float32] = np.load(file, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise UserError(f"{file} is damaged: {error}; remove it, and it is made again") from None
+        wanted = (variants, images, classes)
+        if self.table.dtype != np.float32 or self.table.shape != wanted:
+            raise UserError(
+                f"{file} is damaged: it holds {self.table.dtype} {self.table.shape}, not float32 {wanted}; "
+                f"remove it, and it is made again"
+            )
 
     def __call__(self, epoch: int, index: NDArray[np.int64], device: str) -> Tensor:
         return torch.from_numpy(self.table[epoch % self.variants][index]).to(device)
@@ -155,13 +188,14 @@ def stored_name(teacher: str, data: Data, seed: int) -> str:
 def store(file: Path, teacher: Teacher, data: Data, seed: int, batch: int, device: str) -> Iterator[int]:
     """Compute and write the table; yields the number of images done, for a progress bar."""
     variants, count = data.config.augment.fixed, len(data.train)
-    temporary = file.with_name(f".{file.name}.tmp")
-    table = np.lib.format.open_memmap(
-        temporary, mode="w+", dtype=np.float32, shape=(variants, count, len(data.classes))
-    )
-    for variant in range(variants):
-        for part in data.fixed_batches(variant, batch, seed, device):
-            table[variant, part.index] = teacher(part.x)[0].cpu().numpy()
-            yield len(part.index)
-    table.flush()
-    temporary.replace(file)
+    shape = (variants, count, len(data.classes))
+    with replacing(file) as made:
+        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(made, header)
+        made.flush()
+        table = np.memmap(made, np.float32, "r+", made.tell(), shape)
+        for variant in range(variants):
+            for part in data.fixed_batches(variant, batch, seed, device):
+                table[variant, part.index] = teacher(part.x)[0].cpu().numpy()
+                yield len(part.index)
+        table.flush()

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from bcnn.console import Console
 
 # (title, width, format) of each column, and the key of the epoch's record it shows; together 80 wide.
 COLUMNS = [

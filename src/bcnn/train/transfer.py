@@ -38,8 +38,8 @@ def latents(network: torch.nn.Module) -> list[torch.nn.Parameter]:
     return [module.weight for module in network.modules() if isinstance(module, layers.Branch)]
 
 
-def transfer(state: Mapping[str, Tensor], network: Network, source: str) -> Report:
-    """Copy `state` into the network. A missing, unknown or differently shaped tensor is a `UserError`, never a silent drop."""
+def check_state(state: Mapping[str, Tensor], network: Network, source: str) -> None:
+    """A missing, unknown or differently shaped tensor is a `UserError`."""
     own = network.state_dict()
     if missing := sorted(own.keys() - state.keys()):
         raise UserError(f"{source} lacks {len(missing)} tensors of this network, the first is {missing[0]!r}")
@@ -50,7 +50,13 @@ def transfer(state: Mapping[str, Tensor], network: Network, source: str) -> Repo
             raise UserError(f"{source}: {name} is {tuple(state[name].shape)}, this network's is {tuple(tensor.shape)}")
         if state[name].dtype != tensor.dtype:
             raise UserError(f"{source}: {name} is {state[name].dtype}, this network's is {tensor.dtype}")
+
+
+def transfer(state: Mapping[str, Tensor], network: Network, source: str) -> Report:
+    """Copy `state` into the network. What does not fit is a `UserError`, never a silent drop."""
+    check_state(state, network, source)
     network.load_state_dict(dict(state), strict=True)
+    own = network.state_dict()
     moved = [weight.detach() for weight in latents(network)]
     return Report(
         source,

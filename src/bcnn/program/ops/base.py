@@ -80,8 +80,13 @@ class Op(Part):
         raise NotImplementedError
 
     def counts(self, shapes: Sequence[Shape]) -> Counts:
-        """What it holds and does for one image; `shapes` ends with that of its own map or goes on."""
+        """What it holds and does for one image, after maps of `shapes`."""
         raise NotImplementedError
+
+    def absolute(self, more: Floats) -> Op:
+        """The op that makes, of the magnitudes of maps, those of all that is added up: `compare` bounds rounding by it. `more`
+        has what its offsets are differences of, per channel."""
+        return self
 
 
 def replicated(x: Floats, channels: int) -> Floats:

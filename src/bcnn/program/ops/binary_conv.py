@@ -7,7 +7,7 @@ G groups. Bits: 1 stands for +1, 0 for -1; channel c is bit c % 32 of word c // 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,8 +30,8 @@ from bcnn.program.ops.base import (
     vector,
     whole,
 )
-from bcnn.program.ops.endings import Ending, check_endings, count_endings, finish
-from bcnn.program.ops.window import Window, pixels
+from bcnn.program.ops.endings import Ending, absolute_endings, check_endings, count_endings, finish
+from bcnn.program.ops.window import ONE_PIXEL, Window, pixels
 
 MAX_BITS = (1 << 16) - 1  # of one dot: counts are 16-bit numbers in some kernels
 MAX_BRANCHES = 1024
@@ -75,7 +75,7 @@ class BinaryConv(Op):
     source: Map
     reads: int  # K: channel k of the source is read as k mod C
     branches: tuple[Branch, ...]
-    window: Window = Window()
+    window: Window = ONE_PIXEL
     groups: int = 1
     after: tuple[Ending, ...] = ()
 
@@ -154,6 +154,13 @@ class BinaryConv(Op):
             signs=p * read,
         )
         return branches + count_endings(self.after, shape)
+
+    def absolute(self, more: Floats) -> Op:
+        branches = []
+        for index, branch in enumerate(self.branches):  # |dot| <= N, and |scale| is 2 |s|
+            size = np.abs(branch.scale) * np.float32(self.bits) + (more if index == 0 else 0)
+            branches.append(replace(branch, scale=branch.scale * 0, offset=size.astype(np.float32)))
+        return replace(self, branches=tuple(branches), after=absolute_endings(self.after))
 
 
 def _no_tail(what: str, bits: Words, channels: int) -> None:

@@ -34,6 +34,10 @@ class Ending(Part):
     def counts(self, shape: Shape) -> Counts:
         raise NotImplementedError
 
+    def absolute(self) -> Ending | None:
+        """What it does to magnitudes, see `Op.absolute`; none: it leaves them, or makes them smaller."""
+        return self
+
 
 @dataclass(frozen=True, eq=False)
 class Add(Ending):
@@ -108,6 +112,9 @@ class Affine(Ending):
             adds=n if self.offset is not None else 0,
         )
 
+    def absolute(self) -> Ending | None:
+        return Affine(*(None if values is None else np.abs(values) for values in (self.scale, self.offset)))
+
 
 @dataclass(frozen=True, eq=False)
 class PReLU(Ending):
@@ -124,6 +131,9 @@ class PReLU(Ending):
     def counts(self, shape: Shape) -> Counts:
         return Counts(real_params=shape[2], prelus=shape[0] * shape[1] * shape[2])
 
+    def absolute(self) -> Ending | None:
+        return Affine(np.maximum(np.float32(1), np.abs(self.slope)), None)
+
 
 @dataclass(frozen=True, eq=False)
 class ReLU(Ending):
@@ -134,6 +144,9 @@ class ReLU(Ending):
 
     def counts(self, shape: Shape) -> Counts:
         return Counts(prelus=shape[0] * shape[1] * shape[2])
+
+    def absolute(self) -> Ending | None:
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +168,9 @@ class Clip(Ending):
     def counts(self, shape: Shape) -> Counts:
         return Counts(prelus=shape[0] * shape[1] * shape[2])
 
+    def absolute(self) -> Ending | None:
+        return None
+
 
 @dataclass(frozen=True, eq=False)
 class Sign(Ending):
@@ -170,6 +186,9 @@ class Sign(Ending):
 
     def counts(self, shape: Shape) -> Counts:
         return Counts(real_params=shape[2], signs=shape[0] * shape[1] * shape[2])
+
+    def absolute(self) -> Ending | None:
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,6 +218,9 @@ class Sigmoid(Ending):
     def counts(self, shape: Shape) -> Counts:
         return Counts(prelus=shape[0] * shape[1] * shape[2])
 
+    def absolute(self) -> Ending | None:
+        return Affine(None, np.ones(1, np.float32))  # its slope is a quarter at most, and what it rounds itself is below 1
+
 
 def check_endings(after: Sequence[Ending], shape: Shape, shapes: Sequence[Shape]) -> Shape:
     """`shape`, once every ending fits it."""
@@ -220,3 +242,7 @@ def finish(v: Floats, after: Sequence[Ending], maps: Sequence[Floats]) -> Floats
 
 def count_endings(after: Sequence[Ending], shape: Shape) -> Counts:
     return sum((ending.counts(shape) for ending in after), Counts())
+
+
+def absolute_endings(after: Sequence[Ending]) -> tuple[Ending, ...]:
+    return tuple(ending for ending in (each.absolute() for each in after) if ending is not None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,8 +23,8 @@ from bcnn.program.ops.base import (
     vector,
     whole,
 )
-from bcnn.program.ops.endings import Ending, check_endings, count_endings, finish
-from bcnn.program.ops.window import Window, pixels
+from bcnn.program.ops.endings import Affine, Ending, absolute_endings, check_endings, count_endings, finish
+from bcnn.program.ops.window import ONE_PIXEL, Window, pixels
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class Conv(Op):
     reads: int  # K: channel k of the source is read as k mod C
     weight: Floats  # [kernel height, kernel width, K / groups, O]
     offset: Floats  # [O]
-    window: Window = Window()
+    window: Window = ONE_PIXEL
     groups: int = 1
     after: tuple[Ending, ...] = ()
 
@@ -75,6 +75,10 @@ class Conv(Op):
         own = Counts(real_params=self.weight.size + self.offset.size, real_macs=macs, adds=pixels(shape) * shape[2])
         return own + count_endings(self.after, shape)
 
+    def absolute(self, more: Floats) -> Op:
+        offset = np.abs(self.offset) + more
+        return replace(self, weight=np.abs(self.weight), offset=offset, after=absolute_endings(self.after))
+
 
 @dataclass(frozen=True, eq=False)
 class Linear(Op):
@@ -105,6 +109,9 @@ class Linear(Op):
         own = Counts(real_params=self.weight.size + self.bias.size, real_macs=self.weight.size)
         return own + count_endings(self.after, (1, 1, self.bias.size))
 
+    def absolute(self, more: Floats) -> Op:
+        return replace(self, weight=np.abs(self.weight), bias=np.abs(self.bias) + more, after=absolute_endings(self.after))
+
 
 @dataclass(frozen=True, eq=False)
 class Pointwise(Op):
@@ -126,6 +133,9 @@ class Pointwise(Op):
     def counts(self, shapes: Sequence[Shape]) -> Counts:
         return count_endings(self.after, self.shape(shapes))
 
+    def absolute(self, more: Floats) -> Op:
+        return replace(self, after=(Affine(None, np.broadcast_to(more, self.reads).copy()), *absolute_endings(self.after)))
+
 
 @dataclass(frozen=True, eq=False)
 class Constant(Op):
@@ -145,6 +155,9 @@ class Constant(Op):
 
     def counts(self, shapes: Sequence[Shape]) -> Counts:
         return Counts(real_params=self.value.size)
+
+    def absolute(self, more: Floats) -> Op:
+        return Constant(np.abs(self.value))
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,3 +195,6 @@ class Input(Op):
 
     def counts(self, shapes: Sequence[Shape]) -> Counts:
         return Counts(real_macs=3 * self.height * self.width if self.intensity is not None else 0)
+
+    def absolute(self, more: Floats) -> Op:
+        return replace(self, offset=np.abs(self.offset))

@@ -29,7 +29,7 @@ class Window(Part):
     @property
     def pointwise(self) -> bool:
         """Reads just the pixel that it makes."""
-        return self == Window()
+        return self == ONE_PIXEL
 
     def extent(self, side: int) -> int:
         """Pixels from the first to the last tap."""
@@ -75,6 +75,9 @@ class Window(Part):
         """How many taps of each output pixel are on the map, H',W',1."""
         total: Floats = sum(self.views(np.ones((height, width, 1), np.float32), 0.0))  # type: ignore[assignment]
         return total
+
+
+ONE_PIXEL = Window()  # what a 1x1 convolution reads
 
 
 def pixels(shape: Shape) -> int:

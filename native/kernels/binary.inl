@@ -1,0 +1,368 @@
+// Binary convolution, written once over the primitives of an instruction set: make the bits of a block of pixels, count, finish.
+//
+// The .inl files are included inside that set's namespace, after its header, in a target region. No standard library in here: an
+// inline std function compiled in a target region could be the copy that the linker keeps for everyone, and crash a machine
+// without those instructions. Lanes are always channels, so no sum ever crosses lanes and every value is computed in the order
+// that bcnn/program/ops states.
+
+constexpr int pad_vectors = kPad / lanes;
+
+BCNN_INLINE int least(int a, int b) { return a < b ? a : b; }
+BCNN_INLINE int most(int a, int b) { return a > b ? a : b; }
+
+template <int n>
+struct Number {
+    static constexpr int value = n;
+};
+
+// --- bits ----------------------------------------------------------------------------------------------------------------
+
+// x >= threshold of a row, as words: bit c % 32 of word c // 32.
+static void sign_words(const float* x, View v, int pixels, const float* threshold, int words, uint32_t* out) {
+    uint8_t* const bits = (uint8_t*)out;
+    for (int j = 0, c = 0; j < words * 32 / lanes; j++) {
+        const Floats t = load(threshold + j * lanes);
+        const float* const from = x + place_of(v, c);
+        uint8_t* to = bits + j * (lanes / 8);
+        for (int p = 0; p < pixels; p++, to += 4 * words) {
+            const unsigned mask = at_least(load(from + size_t(p) * kLine), t);
+            __builtin_memcpy(to, &mask, lanes / 8);  // little endian, as all these machines
+        }
+        c = wrapped(c + lanes, v.period);
+    }
+}
+
+struct Copied {  // copied in whole registers; up to 28 bytes more than asked for are read and written
+    uint32_t words[8];
+};
+BCNN_INLINE void copy_words(uint32_t* to, const uint32_t* from, int count) {
+    for (int i = 0; i < count; i += 8) {
+        Copied part;
+        __builtin_memcpy(&part, from + i, sizeof part);
+        __builtin_memcpy(to + i, &part, sizeof part);
+    }
+}
+
+// The words of all taps of an output pixel, raster order, one group.
+BCNN_INLINE void gather_pixel(const Gather& g, const BitRows& from, int pixel, int group_index, uint32_t* to) {
+    const int y = pixel / g.out_width, x = pixel - y * g.out_width;
+    const int pixel_words = g.words * g.groups, skip = group_index * g.words, first = x * g.stride - from.left;
+    const bool inside = first >= 0 && first + (g.kernel_width - 1) * g.dilation < g.width;
+    const bool runs = inside && (g.dilation == 1 || g.kernel_width == 1) && g.groups == 1;
+    for (int ky = 0; ky < g.kernel_height; ky++, to += g.kernel_width * g.words) {
+        const uint32_t* const row = from.rows[y * g.kernel_height + ky];
+        if (row && runs) {
+            copy_words(to, row + ptrdiff_t(first) * pixel_words, g.kernel_width * g.words);
+            continue;
+        }
+        for (int kx = 0; kx < g.kernel_width; kx++) {
+            const int column = first + kx * g.dilation;
+            const uint32_t* const at = row && 0 <= column && column < g.width ? row + ptrdiff_t(column) * pixel_words : from.pad;
+            copy_words(to + kx * g.words, at + skip, g.words);
+        }
+    }
+}
+
+BCNN_INLINE int dot_words(const Gather& g) { return g.kernel_height * g.kernel_width * g.words; }
+BCNN_INLINE size_t words_bytes(const Gather& g) { return (size_t(dot_words(g)) * 4 + kSlack + 63) / 64 * 64; }
+
+// Bits of one block for every group: [group][pixels / together][d.bits]; if `plain`, words [pixel][group].
+BCNN_NOINLINE void gather_block(const BinaryConvData& d, const BitRows& from, int p0, int pixels, uint8_t* words, uint8_t* bits) {
+    const Gather& g = d.gather;
+    const int count = dot_words(g);
+    for (int i = 0; i < g.groups; i++) {
+        uint8_t* to = bits + (d.plain ? size_t(i) * d.bits : size_t(i) * size_t(d.block / together) * d.bits);
+        if (d.plain) {
+            uint32_t* const one = (uint32_t*)words;
+            for (int p = 0; p < pixels; p++, to += d.bits * size_t(g.groups)) {
+                gather_pixel(g, from, p0 + p, i, one);
+                __builtin_memcpy(to, one, size_t(count) * 4);
+            }
+        } else if (together == 1) {
+            for (int p = 0; p < pixels; p++, to += d.bits) gather_pixel(g, from, p0 + p, i, (uint32_t*)to);
+        } else {
+            uint32_t* const one = (uint32_t*)words;
+            uint32_t* const other = (uint32_t*)(words + words_bytes(g));
+            for (int p = 0; p < pixels; p += together, to += d.bits) {
+                gather_pixel(g, from, p0 + p, i, one);
+                gather_pixel(g, from, p0 + least(p + 1, pixels - 1), i, other);
+                spread_words(one, other, count, to);
+            }
+        }
+    }
+}
+
+// --- counts ----------------------------------------------------------------------------------------------------------------
+
+// n = popcount(x ^ w) of a block of pixels and G groups of channels.
+template <int G, class Count>
+BCNN_NOINLINE void dots(const uint8_t* bits, size_t bytes, int pixels, const uint8_t* w, size_t w_group, Count* n) {
+    constexpr int T = G < tile_groups ? 2 * tile_pixels : tile_pixels;  // as many sums at a time either way
+    int p = 0;
+    for (; p + T <= pixels; p += T) dot<T, G>(bits + p / together * bytes, bytes, w, w_group, n + p * kPad);
+    for (; p + 2 <= pixels; p += 2) dot<2, G>(bits + p / together * bytes, bytes, w, w_group, n + p * kPad);
+    if (p < pixels) dot<together, G>(bits + p / together * bytes, bytes, w, w_group, n + p * kPad);
+}
+
+// The counts of one branch for up to 64 channels from c on.
+template <class Count>
+BCNN_INLINE void count(const BinaryConvData& d, const BranchData& branch, const uint8_t* bits, int pixels, int c, Count* n) {
+    const int groups = (least(kPad, d.o - c) + group - 1) / group;
+    const uint8_t* w = branch.weight + size_t(c / group) * d.weight_group;
+    int g = 0;
+    for (; g + tile_groups <= groups; g += tile_groups)
+        dots<tile_groups>(bits, d.bits, pixels, w + g * d.weight_group, d.weight_group, n + g * group);
+    for (; g < groups; g++) dots<1>(bits, d.bits, pixels, w + g * d.weight_group, d.weight_group, n + g * group);
+}
+
+// The same word by word: any channel may be in another group.
+template <class Count>
+BCNN_NOINLINE void count_plain(const BinaryConvData& d, const BranchData& branch, const uint8_t* bits, int pixels, int c, Count* n) {
+    const int words = dot_words(d.gather), made = d.o / d.gather.groups;
+    for (int p = 0; p < pixels; p++)
+        for (int i = 0; i < least(kPad, d.o - c); i++) {
+            const uint32_t* const w = (const uint32_t*)branch.weight + size_t(c + i) * size_t(words);
+            const uint32_t* const x = (const uint32_t*)(bits + (size_t(p) * size_t(d.gather.groups) + size_t((c + i) / made)) * d.bits);
+            int sum = 0;
+            for (int j = 0; j < words; j++) sum += __builtin_popcount(x[j] ^ w[j]);
+            n[p * kPad + i] = Count(sum);
+        }
+}
+
+// --- what follows ------------------------------------------------------------------------------------------------------------
+
+// Where `finish` reads and writes, at the first pixel of a run and the first channel of its registers.
+template <class Count>
+struct Finish {
+    const Count* n[2];  // of up to two branches
+    const float *scale[2], *offset[2];
+    const float *add[2], *slope[2];
+    float* out;
+    int pixels;
+    ptrdiff_t add_next[2], out_next;  // from the first register's channels to the second's: replication may lead back
+};
+
+enum Sum { one_branch, two_branches, one_more };  // one_more: onto the sum of the branches before it, which is in `out`
+
+// Scale and offset of up to two branches, their sum, then the endings in `end`, for V registers of channels of a run of pixels.
+template <class Count, int end, int sum, int V>
+static void finish(const Finish<Count>& f) {
+    constexpr int B = sum == two_branches ? 2 : 1;
+    Floats scale[B][V], offset[B][V], slope[2][V];
+    for (int j = 0; j < V; j++) {
+        for (int b = 0; b < B; b++) {
+            scale[b][j] = load(f.scale[b] + j * lanes);
+            offset[b][j] = load(f.offset[b] + j * lanes);
+        }
+        slope[0][j] = end & prelu_first ? load(f.slope[0] + j * lanes) : offset[0][j];
+        slope[1][j] = end & prelu_second ? load(f.slope[1] + j * lanes) : offset[0][j];
+    }
+    const Count *n = f.n[0], *second = f.n[B - 1];
+    const float *x = f.add[0], *other = f.add[1];
+    float* out = f.out;
+    const ptrdiff_t x_next = f.add_next[0], other_next = f.add_next[1], out_next = f.out_next;
+    int p = f.pixels;
+    const auto pixels = [&](auto count) __attribute__((always_inline)) {
+        constexpr int T = decltype(count)::value;
+        // Step by step for all T * V registers: each step waits for the one before it, the registers do not wait for each other.
+        Floats v[T][V], u[T][V];
+#define BCNN_EACH(STEP)                 \
+    for (int t = 0; t < T; t++)         \
+        for (int j = 0; j < V; j++) STEP;
+        BCNN_EACH(v[t][j] = in_order(counts(n + t * kPad + j * lanes)))
+        BCNN_EACH(v[t][j] = in_order(mul(v[t][j], scale[0][j])))
+        BCNN_EACH(v[t][j] = in_order(add(v[t][j], offset[0][j])))
+        if (sum == one_more) BCNN_EACH(v[t][j] = in_order(add(load(out + t * kLine + j * out_next), v[t][j])))
+        if (sum == two_branches) {
+            BCNN_EACH(u[t][j] = in_order(counts(second + t * kPad + j * lanes)))
+            BCNN_EACH(u[t][j] = in_order(mul(u[t][j], scale[B - 1][j])))
+            BCNN_EACH(u[t][j] = in_order(add(u[t][j], offset[B - 1][j])))
+            BCNN_EACH(v[t][j] = in_order(add(v[t][j], u[t][j])))
+        }
+        if (end & add_first) BCNN_EACH(v[t][j] = in_order(add(load(x + t * kLine + j * x_next), v[t][j])))
+        if (end & prelu_first) BCNN_EACH(v[t][j] = in_order(prelu(v[t][j], slope[0][j])))
+        if (end & add_second) BCNN_EACH(v[t][j] = in_order(add(load(other + t * kLine + j * other_next), v[t][j])))
+        if (end & prelu_second) BCNN_EACH(v[t][j] = in_order(prelu(v[t][j], slope[1][j])))
+#undef BCNN_EACH
+        for (int t = 0; t < T; t++)
+            for (int j = 0; j < V; j++) store(out + t * kLine + j * out_next, v[t][j]);
+        n += T * kPad;
+        if (B == 2) second += T * kPad;
+        if (end & add_first) x += T * kLine;
+        if (end & add_second) other += T * kLine;
+        out += T * kLine;
+    };
+    for (; p >= 2; p -= 2) pixels(Number<2>());
+    if (p) pixels(Number<1>());
+}
+
+template <class Count>
+using Pass = void (*)(const Finish<Count>&);
+
+template <class Count>
+struct Passes {  // finish for every ending, sum and number of registers
+    Pass<Count> of[16][3][2];
+    constexpr Passes() : of() { fill<15>(); }
+    template <int end>
+    constexpr void fill() {
+        fill_sum<end, one_branch>();
+        fill_sum<end, two_branches>();
+        fill_sum<end, one_more>();
+        if constexpr (end > 0) fill<end - 1>();
+    }
+    template <int end, int sum>
+    constexpr void fill_sum() {
+        of[end][sum][0] = finish<Count, end, sum, 1>;
+        of[end][sum][1] = finish<Count, end, sum, 2>;
+    }
+};
+
+// Pixels of which taps are missing, one branch: each has what its class adds to the counts. Anything may follow.
+template <class Count>
+BCNN_NOINLINE void finish_border(const Finish<Count>& f, const float* const* correction, ptrdiff_t at, int end, bool more) {
+    const Floats scale = load(f.scale[0]), offset = load(f.offset[0]);
+    for (int p = 0; p < f.pixels; p++) {
+        Floats v = counts(f.n[0] + p * kPad);
+        if (correction[p]) v = add(v, load(correction[p] + at));
+        v = add(mul(v, scale), offset);
+        if (more) v = add(load(f.out + p * kLine), v);
+        if (end & add_first) v = add(load(f.add[0] + p * kLine), v);
+        if (end & prelu_first) v = prelu(v, load(f.slope[0]));
+        if (end & add_second) v = add(load(f.add[1] + p * kLine), v);
+        if (end & prelu_second) v = prelu(v, load(f.slope[1]));
+        store(f.out + p * kLine, v);
+    }
+}
+
+// Two registers of channels at a time, from channel c on.
+template <class Count, class Each>
+BCNN_INLINE void each_register(const BinaryConvData& d, const BinaryConvStep& s, int p0, int c, int b, int branches, Count* const* n,
+                               int step, const Each& each) {
+    const int vectors = (least(kPad, d.o - c) + lanes - 1) / lanes;
+    Finish<Count> f;
+    int in[2];
+    for (int i = 0; i < 2; i++) in[i] = c % s.add_view[i].period;
+    for (int j = 0; j < vectors; j += step) {
+        const int at = c + j * lanes;
+        for (int i = 0; i < branches; i++) {
+            f.n[i] = n[i] + j * lanes;
+            f.scale[i] = d.branch[b + i].scale + at;
+            f.offset[i] = d.branch[b + i].offset + at;
+        }
+        for (int i = 0; i < 2; i++) {
+            const int next = wrapped(in[i] + lanes, s.add_view[i].period);
+            f.add[i] = s.add[i] + size_t(p0) * kLine + place_of(s.add_view[i], in[i]);
+            f.add_next[i] = place_of(s.add_view[i], next) - place_of(s.add_view[i], in[i]);
+            in[i] = step == 1 ? next : wrapped(next + lanes, s.add_view[i].period);
+            f.slope[i] = d.slope[i] + at;
+        }
+        f.out = s.out + size_t(p0) * kLine + place_of(s.out_view, at);
+        f.out_next = place_of(s.out_view, at + lanes) - place_of(s.out_view, at);
+        each(f, at, j + 1 < vectors);
+    }
+}
+
+template <class Count>
+BCNN_INLINE void finish_block(const BinaryConvData& d, const BinaryConvStep& s, int p0, int pixels, int c, int b, int branches,
+                              Count* const* n) {
+    static constexpr Passes<Count> passes;
+    const int end = b + branches == d.branches ? d.end : 0;
+    const auto& pass = passes.of[end][branches == 2 ? two_branches : b ? one_more : one_branch];
+    each_register(d, s, p0, c, b, branches, n, 2, [&](Finish<Count>& f, int, bool pair) __attribute__((always_inline)) {
+        f.pixels = pixels;
+        pass[pair](f);
+    });
+}
+
+// The same where taps may be missing: runs of pixels that have all of them, and of pixels that do not.
+template <class Count>
+BCNN_NOINLINE void finish_taps(const BinaryConvData& d, const BinaryConvStep& s, int p0, int pixels, int c, int b, int branches,
+                               Count* const* n) {
+    const float* correction[2][kBlock];
+    const auto missing = [&](int p) { return correction[0][p] || (branches == 2 && correction[1][p]); };
+    for (int i = 0; i < branches; i++) {
+        const BitRows& from = s.taps[b + i];
+        for (int p = 0; p < pixels; p++) {
+            correction[i][p] = nullptr;
+            if (!from.correction) continue;
+            const int y = (p0 + p) / d.gather.out_width, x = (p0 + p) - y * d.gather.out_width;
+            const int which = from.row_class[y] * from.column_classes + from.column_class[x];
+            if (which) correction[i][p] = from.correction + size_t(which) * from.stride;
+        }
+    }
+    for (int first = 0, last; first < pixels; first = last) {
+        const bool border = missing(first);
+        for (last = first + 1; last < pixels && missing(last) == border;) last++;
+        Count* const run[2] = {n[0] + first * kPad, n[1] + first * kPad};
+        if (!border) {
+            finish_block(d, s, p0 + first, last - first, c, b, branches, run);
+            continue;
+        }
+        for (int i = 0; i < branches; i++) {
+            Count* const own[2] = {run[i], run[i]};
+            const int end = b + i + 1 == d.branches ? d.end : 0;
+            each_register(d, s, p0 + first, c, b + i, 1, own, 1, [&](Finish<Count>& f, int at, bool) __attribute__((always_inline)) {
+                f.pixels = last - first;
+                finish_border(f, correction[i] + first, at, end, b + i > 0);
+            });
+        }
+    }
+}
+
+// --- all of it -----------------------------------------------------------------------------------------------------------------
+
+BCNN_INLINE size_t branch_bits(const BinaryConvData& d) {  // of a block of one branch
+    const size_t pixels = d.plain ? size_t(d.block) : size_t(d.block / together);
+    return (pixels * d.bits * size_t(d.gather.groups) + 63) / 64 * 64;
+}
+
+static size_t scratch_bytes(const BinaryConvData& d) {
+    return 2 * kBlock * kPad * sizeof(Wide) + 2 * words_bytes(d.gather) + size_t(least(kBranches, d.branches)) * branch_bits(d) + kSlack;
+}
+
+template <class Count, bool taps>
+static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& s) {
+    Count* const n[2] = {(Count*)s.scratch, (Count*)s.scratch + kBlock * kPad};
+    uint8_t* const words = s.scratch + 2 * kBlock * kPad * sizeof(Wide);
+    uint8_t* const bits = words + 2 * words_bytes(d.gather);
+    const size_t block_bits = branch_bits(d);
+    const int made = taps ? d.o / d.gather.groups : d.o;
+    for (int p0 = 0; p0 < s.pixels; p0 += d.block) {
+        const int pixels = least(d.block, s.pixels - p0);
+        for (int b0 = 0; b0 < d.branches; b0 += kBranches) {
+            const int b1 = least(b0 + kBranches, d.branches);
+            for (int b = b0; b < b1; b++) {
+                uint8_t* const to = bits + (b - b0) * block_bits;
+                if (taps)
+                    gather_block(d, s.taps[b], p0, pixels, words, to);
+                else
+                    sign_pack(s.x + size_t(p0) * kLine, pixels, s.x_view, d.branch[b].threshold, to, d.bits);
+            }
+            for (int c = s.channel_begin; c < s.channel_end; c += kPad) {
+                const size_t skip = taps ? size_t(c / made) * size_t(d.block / together) * d.bits : 0;
+                for (int b = b0; b < b1;) {
+                    const int branches = b ? 1 : least(2, b1 - b);  // the first two at a time, so that sums are stored less often
+                    for (int i = 0; i < branches; i++) {
+                        const uint8_t* const from = bits + (b + i - b0) * block_bits;
+                        if (taps && d.plain)
+                            count_plain(d, d.branch[b + i], from, pixels, c, n[i]);
+                        else
+                            count(d, d.branch[b + i], from + skip, pixels, c, n[i]);
+                    }
+                    if (taps)
+                        finish_taps(d, s, p0, pixels, c, b, branches, n);
+                    else
+                        finish_block(d, s, p0, pixels, c, b, branches, n);
+                    b += branches;
+                }
+            }
+        }
+    }
+}
+
+static void binary_conv(const BinaryConvData& d, const BinaryConvStep& s) {
+    (d.narrow ? binary_conv_counting<Narrow, false> : binary_conv_counting<Wide, false>)(d, s);
+}
+static void bit_conv(const BinaryConvData& d, const BinaryConvStep& s) {
+    (d.narrow ? binary_conv_counting<Narrow, true> : binary_conv_counting<Wide, true>)(d, s);
+}

@@ -1,0 +1,172 @@
+// What an instruction set offers the ops: a table of functions over plain pointers, one table per instruction set. The functions
+// are written once, in binary.inl, real.inl and endings.inl, over the primitives in simd/*.h.
+//
+// Float maps are [C / kLine][rows][W][kLine]: channels in blocks of a cache line. Every kernel works on one or two registers of
+// channels at a time and walks along a row, so it walks along memory. Arrays of parameters are padded to 64 channels.
+// Bit maps are [rows][W][words]: the bits of a pixel are neighbours, group by group.
+// Legend: K channels read (after replication), O made, C of the map read, T taps, G groups.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#define BCNN_INLINE static inline __attribute__((always_inline))
+#define BCNN_NOINLINE static __attribute__((noinline))
+
+namespace bcnn {
+
+constexpr int kLine = 16;     // floats of a cache line
+constexpr int kPad = 64;      // parameter arrays are padded to this many channels: four registers of the widest instruction set
+constexpr int kBlock = 56;    // pixels whose bits are made at a time, or a part of them; divides 224, 112, 56 and 28 x 28
+constexpr int kBranches = 4;  // branches whose bits are held at a time
+constexpr int kSlack = 64;    // bytes behind bits and words that copies in whole registers may touch
+
+struct View {      // how a float map is read
+    int period;    // replication: channel k is read at k mod period
+    size_t block;  // floats from one block of channels to the next
+};
+// From a pixel to its channel c < period.
+BCNN_INLINE ptrdiff_t place_of(View v, int c) { return ptrdiff_t(size_t(c / kLine) * v.block) + c % kLine; }
+BCNN_INLINE int wrapped(int c, int period) { return c == period ? 0 : c; }
+
+// --- binary convolution --------------------------------------------------------------------------------------------------
+
+enum End { add_first = 1, prelu_first = 2, add_second = 4, prelu_second = 8 };  // endings in registers, in this order
+
+struct BranchData {
+    const float* threshold;  // [K]; NaN past K: those bits are 0, like the weights there. 1x1 only: others read a bit map
+    const uint8_t* weight;   // as pack_weight or pack_taps lays it out, or plain words
+    const float *scale, *offset;
+};
+
+struct Gather {  // taps of a binary k x k convolution over a bit map
+    int kernel_height, kernel_width, stride, dilation;  // the last two along a row
+    int width, out_width;                               // of the map read, of the map made
+    int words;                                          // of one group of a pixel
+    int groups;
+};
+
+struct BinaryConvData {
+    int k, o, branches;  // k: bits of a dot, rounded up to words if there are taps
+    bool narrow;         // counts fit a Narrow
+    bool plain;          // counted word by word: groups that are no multiple of kPad channels
+    int block;           // pixels at a time
+    int end;             // which of End follow
+    const BranchData* branch;
+    const float* slope[2];
+    size_t weight_group;  // bytes of weights of one group of kernel channels
+    size_t bits;          // bytes of bits of one pixel, or of the pixels that are packed together
+    Gather gather;        // all ones but for taps
+};
+
+struct BitRows {                  // where a branch of a k x k convolution reads, for the rows of one step
+    const uint32_t* const* rows;  // [row made][kernel row], none outside the map
+    const uint32_t* pad;          // a pixel outside the map
+    int left;                     // tap 0 of column 0 reads column -left
+    // Zero padding: what is added to the counts, [row class][column class][O], and the classes, [row made] and [column]; or none.
+    const float* correction;
+    const uint16_t *row_class, *column_class;  // 0: nothing is missing
+    int column_classes;
+    size_t stride;  // floats of a class
+};
+
+struct BinaryConvStep {  // pixels that are neighbours in memory
+    const float* x;      // 1x1
+    View x_view;
+    const BitRows* taps;  // k x k: by branch
+    const float* add[2];
+    View add_view[2];
+    float* out;
+    View out_view;
+    int pixels;
+    int channel_begin, channel_end;  // multiples of kPad, or the end
+    uint8_t* scratch;
+};
+
+// --- real ops --------------------------------------------------------------------------------------------------------------
+
+struct DepthwiseData {
+    int k, width, stride;                  // width and stride of the map read and the step over it
+    const float *weight, *offset, *slope;  // weight [K / lanes, 9, lanes]
+};
+
+struct ConvData {  // taps along a row; the caller hands over the rows
+    int kernel_height, kernel_width, stride, dilation, left;
+    int channels, width, out_width;  // C and width of the map read
+    int k, o, groups;
+    const float* weight;  // depth wise [O / lanes, T, lanes]; dense [O / (registers * lanes), T, K / G, registers * lanes]; else [T, K / G, O]
+    const float* offset;
+};
+enum class ConvKind { depthwise, dense, grouped, scattered };  // grouped: dense, and a register of channels lies in one group
+
+struct PoolData {
+    int kernel_height, kernel_width, stride, dilation, left, width, out_width;
+    bool max;
+    bool inside;  // averages count only the taps on the map
+};
+
+// --- endings ---------------------------------------------------------------------------------------------------------------
+
+enum class EndingKind { add, gate, affine, prelu, relu, clip, sign };
+
+struct EndingData {
+    EndingKind kind;
+    const float *a, *b;  // scale and offset, slope, threshold, or the limits; padded
+};
+
+struct EndingStep {
+    float* v;  // a row
+    View view;
+    int pixels, channel_begin, channel_end;
+    const float* other;  // add, gate: the row of the other map
+    View other_view;
+    int other_step;      // floats from a pixel to the next: 0 for a map of one column
+    bool other_channel;  // it has one channel
+};
+
+struct Kernels {
+    const char* name;
+    int lanes;
+    int group;         // channels of a weight group
+    int narrow_limit;  // the most bits whose counts fit a Narrow
+    int together;      // pixels whose bits are packed together
+    size_t (*bits_bytes)(int k);    // BinaryConvData::bits
+    size_t (*weight_bytes)(int k);  // of one group of channels
+    size_t (*scratch_bytes)(const BinaryConvData&);
+    void (*pack_weight)(const uint32_t* weight, int o, int k, uint8_t* out);              // [O, words]
+    void (*pack_taps)(const uint32_t* weight, int o, int words, bool narrow, uint8_t* out);  // [O, words of all taps]
+    void (*binary_conv)(const BinaryConvData&, const BinaryConvStep&);
+    void (*bit_conv)(const BinaryConvData&, const BinaryConvStep&);
+    // x >= threshold of a row, as words.
+    void (*sign_words)(const float* x, View v, int pixels, const float* threshold, int words, uint32_t* out);
+    // `height` rows of `width` pixels; row y is made from rows[y S] to rows[y S + 2], which are none outside the map
+    void (*depthwise3x3)(const DepthwiseData&, const float* const* rows, View x, float* out, View out_view, int width, int height);
+    // A row from `kernel_height` rows, none outside the map. Channels from begin to end, multiples of kPad.
+    void (*conv)(ConvKind, const ConvData&, const float* const* rows, View x, float* out, View out_view, int begin, int end);
+    int conv_registers;  // of a dense convolution's weights
+    void (*pool)(const PoolData&, const float* const* rows, View x, int channels, float* out, View out_view);
+    void (*avg_pool)(const float* const* rows, int s, View x, int channels, float* out, View out_view, int width);  // S x S over S
+    void (*global_avg_pool)(const float* x, int pixels, View v, int channel_begin, int channel_end, float* out);
+    // weight [O / kPad, C, kPad]
+    void (*linear)(const float* x, int channels, const float* weight, const float* bias, int begin, int end, float* out);
+    void (*copy)(const float* x, View v, int pixels, int channels, float* out, View out_view);  // replicated
+    void (*ending)(const EndingData&, const EndingStep&);
+    // For the benchmark, binary MACs of `repeats` rounds: of the innermost loop on data in L1 (first with 0), and of xor,
+    // popcount and add on registers alone.
+    double (*dot_peak)(int repeats, uint8_t* scratch);
+    double (*popcount_peak)(int repeats);
+    size_t peak_scratch;
+};
+
+extern const Kernels scalar_kernels, avx2_kernels, avx512_kernels, neon_kernels;
+
+// Weights [O, words] to [group of `lanes` channels][word][lane]: the layout of every instruction set that counts bits in words.
+void pack_words(const uint32_t* weight, int o, int k, int lanes, uint8_t* out);
+
+// Built into this binary, in order of preference, and whether this machine can run them.
+struct Isa {
+    const Kernels* kernels;
+    bool supported;
+};
+extern const Isa* isas();  // ends with a null `kernels`
+
+}  // namespace bcnn

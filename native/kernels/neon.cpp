@@ -1,0 +1,19 @@
+// The kernels for neon.
+#if defined(__aarch64__)
+#include <arm_neon.h>
+
+#include "kernels/kernels.h"
+
+namespace bcnn {
+namespace neon {
+#include "../simd/neon.h"
+
+#include "binary.inl"
+#include "endings.inl"
+#include "peak.inl"
+#include "real.inl"
+#include "table.inl"
+}  // namespace neon
+BCNN_KERNELS(neon)
+}  // namespace bcnn
+#endif

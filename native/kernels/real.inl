@@ -1,0 +1,281 @@
+// Real ops: convolutions, pools, the fully connected layer. Sums are in the order that bcnn/program/ops states.
+
+alignas(64) static const float zeros[kLine] = {};
+
+// P pixels of one register of channels. from: column x - 1 in each row, where `outside_left` and `outside_right` say that the
+// first and the last column are not on the map. Filter rows y0 to y1 are. The sums of one pixel wait for each other, those of
+// P pixels do not, and they share columns.
+template <int S, int P, int y0, int y1>
+BCNN_INLINE void depthwise_tile(const float* const rows[3], ptrdiff_t from, bool outside_left, bool outside_right, const float* w,
+                                Floats offset, Floats slope, float* out) {
+    constexpr int columns = (P - 1) * S + 3;
+    Floats v[P];
+    for (int p = 0; p < P; p++) v[p] = offset;
+    for (int ky = y0; ky < y1; ky++) {
+        Floats column[columns];
+        column[0] = load(outside_left ? zeros : rows[ky] + from);
+        for (int i = 1; i + 1 < columns; i++) column[i] = load(rows[ky] + from + i * kLine);
+        column[columns - 1] = load(outside_right ? zeros : rows[ky] + from + (columns - 1) * kLine);
+        for (int kx = 0; kx < 3; kx++) {
+            const Floats weight = load(w + (ky * 3 + kx) * lanes);
+            for (int p = 0; p < P; p++) v[p] = in_order(add(v[p], mul(weight, column[p * S + kx])));
+        }
+    }
+    for (int p = 0; p < P; p++) store(out + p * kLine, prelu(v[p], slope));
+}
+
+// A row of the registers from j on that share a cache line; they are read at channel c. They take turns every few columns: wide
+// rows are larger than L1, and so a line comes once. S: the stride if it is 1 or 2, else 0.
+template <int S, int y0, int y1>
+static void depthwise_row(const DepthwiseData& d, const float* const* rows, View v, int j, int c, float* out, View out_view,
+                          int width) {
+    constexpr int sharing = kLine / lanes, columns = 56;
+    constexpr int largest = S == 1 ? 7 : S == 2 ? 4 : 1;  // sums and columns fit the registers; 7 divides 224, 112, ... 7
+    const int stride = S ? S : d.stride, tile = width >= largest ? largest : 1;
+    const int end = least(j + sharing, (d.k + lanes - 1) / lanes);
+    for (int x0 = 0; x0 < width; x0 += columns)
+        for (int i = j, at = c; i < end; i++, at = wrapped(at + lanes, v.period)) {
+            const float* from[3];
+            for (int ky = y0; ky < y1; ky++) from[ky] = rows[ky] + place_of(v, at);
+            const float* const w = d.weight + i * 9 * lanes;
+            const Floats offset = load(d.offset + i * lanes), slope = load(d.slope + i * lanes);
+            float* const to = out + place_of(out_view, i * lanes);
+            for (int done = x0; done < least(x0 + columns, width); done += tile) {
+                const int x = least(done, width - tile);  // the last tile may make pixels again: cheaper than one by one
+                const bool left = x == 0, right = (x + tile - 1) * stride + 1 >= d.width;
+                const ptrdiff_t first = ptrdiff_t(x * stride - 1) * kLine;
+                if (tile == largest)
+                    depthwise_tile<S, largest, y0, y1>(from, first, left, right, w, offset, slope, to + x * kLine);
+                else
+                    depthwise_tile<S, 1, y0, y1>(from, first, left, right, w, offset, slope, to + x * kLine);
+            }
+        }
+}
+
+// All rows of one line of channels, then the next: a row is read by three others, and stays in L1 until it has been.
+template <int S>
+static void depthwise_by(const DepthwiseData& d, const float* const* rows, View v, float* out, View out_view, int width, int height) {
+    constexpr int sharing = kLine / lanes;
+    for (int j = 0, c = 0; j * lanes < d.k; j += sharing) {
+        for (int y = 0; y < height; y++) {
+            const float* const* const from = rows + y * d.stride;
+            const auto row = from[0] ? (from[2] ? depthwise_row<S, 0, 3> : depthwise_row<S, 0, 2>)
+                                     : (from[2] ? depthwise_row<S, 1, 3> : depthwise_row<S, 1, 2>);
+            row(d, from, v, j, c, out + size_t(y) * width * kLine, out_view, width);
+        }
+        for (int i = 0; i < sharing; i++) c = wrapped(c + lanes, v.period);
+    }
+}
+
+static void depthwise3x3(const DepthwiseData& d, const float* const* rows, View v, float* out, View out_view, int width, int height) {
+    const auto by = d.stride == 1 ? depthwise_by<1> : d.stride == 2 ? depthwise_by<2> : depthwise_by<0>;
+    by(d, rows, v, out, out_view, width, height);
+}
+
+// --- any convolution ----------------------------------------------------------------------------------------------------------
+
+// Which taps of output column x are on the map.
+struct Inside {
+    int begin, end;
+};
+template <class Data>
+BCNN_INLINE Inside taps_inside(const Data& d, int x) {
+    const int first = x * d.stride - d.left;
+    Inside r = {0, d.kernel_width};
+    while (r.begin < r.end && first + r.begin * d.dilation < 0) r.begin++;
+    while (r.end > r.begin && first + (r.end - 1) * d.dilation >= d.width) r.end--;
+    return r;
+}
+
+// Channel o is made from channel o mod C alone: a register of channels at a time.
+static void conv_depthwise(const ConvData& d, const float* const* rows, View v, float* out, View out_view, int begin, int end) {
+    const int taps = d.kernel_height * d.kernel_width;
+    for (int o = begin; o < least(end, d.o); o += lanes) {
+        const ptrdiff_t at = place_of(v, o % v.period);
+        const float* const w = d.weight + size_t(o) * size_t(taps);
+        float* to = out + place_of(out_view, o);
+        for (int x = 0; x < d.out_width; x++, to += kLine) {
+            const Inside in = taps_inside(d, x);
+            Floats sum = load(d.offset + o);
+            for (int ky = 0; ky < d.kernel_height; ky++) {
+                if (!rows[ky]) continue;
+                for (int kx = in.begin; kx < in.end; kx++) {
+                    const float* const from = rows[ky] + ptrdiff_t(x * d.stride - d.left + kx * d.dilation) * kLine + at;
+                    sum = add(sum, mul(load(w + (ky * d.kernel_width + kx) * lanes), load(from)));
+                }
+            }
+            store(to, sum);
+        }
+    }
+}
+
+// P pixels from x on and V registers of output channels: every input value is one number for all of them.
+template <int P, int V>
+BCNN_INLINE void conv_tile(const ConvData& d, const float* const* rows, View v, int x, Inside in, int first, const float* weight,
+                           const float* offset, float* to, View out_view, int used, int o) {
+    const int inner = d.k / d.groups, wrapped_first = first % d.channels;
+    Floats sum[P][V];
+    for (int p = 0; p < P; p++)
+        for (int j = 0; j < V; j++) sum[p][j] = load(offset + j * lanes);
+    for (int ky = 0; ky < d.kernel_height; ky++) {
+        if (!rows[ky]) continue;
+        for (int kx = in.begin; kx < in.end; kx++) {
+            const float* w = weight + size_t(ky * d.kernel_width + kx) * size_t(inner) * (V * lanes);
+            const float* const pixel = rows[ky] + ptrdiff_t(x * d.stride - d.left + kx * d.dilation) * kLine;
+            for (int c = 0, at = wrapped_first; c < inner;) {  // runs of channels that are neighbours in memory
+                const int run = least(least(kLine - at % kLine, d.channels - at), inner - c);
+                const float* const from = pixel + place_of(v, at);
+                for (int i = 0; i < run; i++, w += V * lanes) {
+                    Floats weights[V];
+                    for (int j = 0; j < V; j++) weights[j] = load(w + j * lanes);
+                    for (int p = 0; p < P; p++) {
+                        const Floats value = broadcast(from[ptrdiff_t(p) * d.stride * kLine + i]);
+                        for (int j = 0; j < V; j++) sum[p][j] = add(sum[p][j], mul(value, weights[j]));
+                    }
+                }
+                c += run;
+                at = wrapped(at + run, d.channels);
+            }
+        }
+    }
+    for (int p = 0; p < P; p++)
+        for (int j = 0; j < used; j++) store(to + p * kLine + place_of(out_view, o + j * lanes), sum[p][j]);
+}
+
+constexpr int conv_registers = 2;
+
+template <int V>
+static void conv_dense(const ConvData& d, const float* const* rows, View v, float* out, View out_view, int begin, int end) {
+    constexpr int P = 4;
+    const int inner = d.k / d.groups, made = d.o / d.groups;
+    const size_t block = size_t(d.kernel_height * d.kernel_width) * size_t(inner) * (V * lanes);
+    for (int o = begin; o < least(end, d.o); o += V * lanes) {
+        const float* const w = d.weight + size_t(o / (V * lanes)) * block;
+        const int first = o / made * inner;
+        const int used = least(V, (d.o - o + lanes - 1) / lanes);  // the last registers may have no channels
+        for (int x = 0; x < d.out_width;) {
+            const Inside in = taps_inside(d, x);
+            const bool whole = in.begin == 0 && in.end == d.kernel_width;
+            const int last = x + P - 1;
+            const bool tile = whole && last < d.out_width && last * d.stride - d.left + (d.kernel_width - 1) * d.dilation < d.width;
+            if (tile) {
+                conv_tile<P, V>(d, rows, v, x, in, first, w, d.offset + o, out + x * kLine, out_view, used, o);
+                x += P;
+            } else {
+                conv_tile<1, V>(d, rows, v, x, in, first, w, d.offset + o, out + x * kLine, out_view, used, o);
+                x++;
+            }
+        }
+    }
+}
+
+// Groups of any size: one channel at a time.
+static void conv_scattered(const ConvData& d, const float* const* rows, View v, float* out, View out_view, int begin, int end) {
+    const int inner = d.k / d.groups, made = d.o / d.groups;
+    for (int o = begin; o < least(end, d.o); o++) {
+        const int first = o / made * inner;
+        for (int x = 0; x < d.out_width; x++) {
+            const Inside in = taps_inside(d, x);
+            float sum = d.offset[o];
+            for (int ky = 0; ky < d.kernel_height; ky++) {
+                if (!rows[ky]) continue;
+                for (int kx = in.begin; kx < in.end; kx++) {
+                    const float* const pixel = rows[ky] + ptrdiff_t(x * d.stride - d.left + kx * d.dilation) * kLine;
+                    const float* w = d.weight + size_t(ky * d.kernel_width + kx) * size_t(inner) * size_t(d.o) + o;
+                    for (int c = 0; c < inner; c++, w += d.o) sum += pixel[place_of(v, (first + c) % d.channels)] * *w;
+                }
+            }
+            out[place_of(out_view, o) + ptrdiff_t(x) * kLine] = sum;
+        }
+    }
+}
+
+static void conv(ConvKind kind, const ConvData& d, const float* const* rows, View v, float* out, View out_view, int begin, int end) {
+    const auto by = kind == ConvKind::depthwise ? conv_depthwise
+                    : kind == ConvKind::dense   ? conv_dense<conv_registers>
+                    : kind == ConvKind::grouped ? conv_dense<1>
+                                                : conv_scattered;
+    by(d, rows, v, out, out_view, begin, end);
+}
+
+// --- pools --------------------------------------------------------------------------------------------------------------------
+
+static void pool(const PoolData& d, const float* const* rows, View v, int channels, float* out, View out_view) {
+    const Floats nothing = broadcast(d.max ? -__builtin_inff() : 0.0f);
+    int rows_inside = 0;
+    for (int ky = 0; ky < d.kernel_height; ky++) rows_inside += rows[ky] != nullptr;
+    for (int c = 0; c < channels; c += lanes) {
+        const ptrdiff_t at = place_of(v, c);
+        float* to = out + place_of(out_view, c);
+        for (int x = 0; x < d.out_width; x++, to += kLine) {
+            const Inside in = taps_inside(d, x);
+            // The largest begins with the first tap: on the map, or -inf outside.
+            const bool first = d.max && rows[0] && in.begin == 0 && in.end > 0;
+            Floats r = first ? load(rows[0] + ptrdiff_t(x * d.stride - d.left) * kLine + at) : nothing;
+            for (int ky = 0; ky < d.kernel_height; ky++) {
+                if (!rows[ky]) continue;
+                for (int kx = in.begin; kx < in.end; kx++) {
+                    const Floats value = load(rows[ky] + ptrdiff_t(x * d.stride - d.left + kx * d.dilation) * kLine + at);
+                    r = d.max ? if_less(r, value, value, r) : add(r, value);
+                }
+            }
+            const int counted = d.inside ? rows_inside * (in.end - in.begin) : d.kernel_height * d.kernel_width;
+            store(to, d.max ? r : mul(r, broadcast(float(1.0 / counted))));
+        }
+    }
+}
+
+template <int fixed>
+static void avg_pool_of(const float* const* rows, int s, View v, int channels, float* out, View out_view, int width) {
+    if (fixed) s = fixed;
+    const Floats share = broadcast(float(1.0 / (double(s) * s)));
+    for (int c = 0; c < channels; c += kLine) {
+        const ptrdiff_t at = place_of(v, c);
+        float* const to = out + place_of(out_view, c);
+        const int used = least(kLine, channels - c);
+        for (int x = 0; x < width; x++)
+            for (int j = 0; j < used; j += lanes) {
+                Floats sum = broadcast(0);
+                for (int y = 0; y < s; y++)
+                    for (int i = 0; i < s; i++) sum = add(sum, load(rows[y] + (x * s + i) * kLine + at + j));
+                store(to + x * kLine + j, mul(sum, share));
+            }
+    }
+}
+
+static void avg_pool(const float* const* rows, int s, View v, int channels, float* out, View out_view, int width) {
+    (s == 1 ? avg_pool_of<1> : s == 2 ? avg_pool_of<2> : avg_pool_of<0>)(rows, s, v, channels, out, out_view, width);
+}
+
+// To a map of one pixel, whose channels are all neighbours.
+static void global_avg_pool(const float* x, int pixels, View v, int begin, int end, float* out) {
+    const Floats share = broadcast(float(1.0 / pixels));
+    for (int c = begin; c < end; c += lanes) {
+        const float* const from = x + place_of(v, c);
+        Floats sum = load(from);
+        for (int p = 1; p < pixels; p++) sum = add(sum, load(from + size_t(p) * kLine));
+        store(out + c, mul(sum, share));
+    }
+}
+
+static void linear(const float* x, int channels, const float* weight, const float* bias, int begin, int end, float* out) {
+    for (int o = begin; o < end; o += kPad) {
+        Floats v[pad_vectors];
+        const float* w = weight + size_t(o) * channels;
+        for (int j = 0; j < pad_vectors; j++) v[j] = load(bias + o + j * lanes);
+        for (int c = 0; c < channels; c++, w += kPad) {
+            const Floats value = broadcast(x[c]);
+            for (int j = 0; j < pad_vectors; j++) v[j] = add(v[j], mul(value, load(w + j * lanes)));
+        }
+        for (int j = 0; j < pad_vectors && o + j * lanes < end; j++) store(out + o + j * lanes, v[j]);
+    }
+}
+
+// A map as it is read: channel k is channel k mod C.
+static void copy(const float* x, View v, int pixels, int channels, float* out, View out_view) {
+    for (int c = 0, at = 0; c < channels; c += lanes, at = wrapped(at + lanes, v.period)) {
+        const float* from = x + place_of(v, at);
+        float* to = out + place_of(out_view, c);
+        for (int p = 0; p < pixels; p++, from += kLine, to += kLine) store(to, load(from));
+    }
+}

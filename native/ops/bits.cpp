@@ -1,0 +1,61 @@
+// The bits of a map, x >= threshold, for binary convolutions that read more than one pixel. No op of a program: made where one asks for it.
+// A pixel is [groups][words(K / G)], tail bits zero.
+#include <cstring>
+#include <limits>
+
+#include "ops/op.h"
+#include "plan/cost.h"
+
+namespace bcnn {
+namespace {
+
+class Bits : public Op {
+public:
+    Bits(int source, int channels, int groups, const float* threshold, const Shape& map, const Kernels& kernels)
+        : kernels_(kernels), channels_(channels), groups_(groups), plain_((channels + 31) / 32), inner_((channels / groups + 31) / 32) {
+        shape = map;
+        words = groups * inner_;
+        reads = {source};
+        from = {map};
+        threshold_ = padded_floats(threshold, size_t(channels), std::numeric_limits<float>::quiet_NaN());
+    }
+    int channels(int) const override { return channels_; }
+    size_t parameter_bytes() const override { return threshold_.bytes(); }
+    size_t scratch_bytes() const override { return gaps() ? size_t(shape.w) * size_t(plain_) * 4 : 0; }
+    double row_time() const override { return double(shape.w) * channels_ * kSignNs; }
+    void run(const Task& task) const override {
+        for (int y = task.y0; y < task.y1; y++) {
+            uint32_t* const out = task.out.words(y);
+            uint32_t* const plain = gaps() ? reinterpret_cast<uint32_t*>(task.scratch) : out;
+            kernels_.sign_words(task.in[0].floats(y), task.in[0].view, shape.w, threshold_.data(), plain_, plain);
+            if (gaps())
+                for (int x = 0; x < shape.w; x++) regroup(plain + size_t(x) * size_t(plain_), out + size_t(x) * size_t(words));
+        }
+    }
+
+private:
+    bool gaps() const { return groups_ > 1 && channels_ / groups_ % 32; }  // groups begin in the middle of words
+    void regroup(const uint32_t* from, uint32_t* to) const {
+        std::memset(to, 0, size_t(words) * 4);
+        const int inner = channels_ / groups_;
+        for (int g = 0, k = 0; g < groups_; g++)
+            for (int i = 0; i < inner; i++, k++) to[g * inner_ + i / 32] |= (from[k / 32] >> (k % 32) & 1) << (i % 32);
+    }
+
+    const Kernels& kernels_;
+    const int channels_, groups_, plain_, inner_;
+    Aligned<float> threshold_;
+};
+
+}  // namespace
+
+int Build::bits_of(int map, int channels, int groups, const float* threshold) {
+    std::tuple<int, int, std::vector<float>> key(map, groups, std::vector<float>(threshold, threshold + channels));
+    const auto found = bits_.find(key);
+    if (found != bits_.end()) return found->second;
+    const int op = add(std::make_unique<Bits>(op_of(map), channels, groups, threshold, shape(map), kernels));
+    bits_.emplace(std::move(key), op);
+    return op;
+}
+
+}  // namespace bcnn

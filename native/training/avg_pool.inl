@@ -1,0 +1,39 @@
+// Average pooling. Part of kernels.inl.
+
+static void forward(const AvgPool& pool, const float* x, float* out) {
+    const size_t channels = pool.channels, height = pool.height / pool.stride, width = pool.width / pool.stride;
+    const float share = 1.0f / float(pool.stride * pool.stride);
+    const size_t rows = pool.images * height, parts = shares(rows, pool.threads);
+    const int pieces[] = {int(parts)};
+    parallel(pool.threads, pieces, 1, [&](int, size_t piece, size_t) {
+        const Range range(rows, piece, parts);
+        for (size_t row = range.begin; row < range.end; row++)  // output rows of all images; H = stride * height
+            for (size_t ox = 0; ox < width; ox++) {
+                float* __restrict to = out + (row * width + ox) * channels;
+                fill(to, channels, 0.0f);
+                for (size_t ky = 0; ky < pool.stride; ky++)
+                    for (size_t kx = 0; kx < pool.stride; kx++) {
+                        const float* from =
+                            x + ((row * pool.stride + ky) * pool.width + ox * pool.stride + kx) * channels;
+                        for (size_t k = 0; k < channels; k++) to[k] += from[k];
+                    }
+                for (size_t k = 0; k < channels; k++) to[k] *= share;
+            }
+    });
+}
+
+static void backward(const AvgPool& pool, const float* out_gradient, float* x_gradient) {
+    const size_t channels = pool.channels, width = pool.width / pool.stride;
+    const float share = 1.0f / float(pool.stride * pool.stride);
+    const size_t rows = pool.images * pool.height, parts = shares(rows, pool.threads);
+    const int pieces[] = {int(parts)};
+    parallel(pool.threads, pieces, 1, [&](int, size_t piece, size_t) {
+        const Range range(rows, piece, parts);
+        for (size_t row = range.begin; row < range.end; row++)
+            for (size_t x = 0; x < pool.width; x++) {
+                const float* from = out_gradient + (row / pool.stride * width + x / pool.stride) * channels;
+                float* __restrict to = x_gradient + (row * pool.width + x) * channels;
+                for (size_t k = 0; k < channels; k++) to[k] = from[k] * share;
+            }
+    });
+}

@@ -1,0 +1,138 @@
+// Matrix products with one +-1 operand, by table. Part of kernels.inl.
+//
+// A matrix product with one +-1 operand needs no multiplication. The definition:
+//   1. out[j][l] = sum over i of s[i][j] * v[i][l], with s = +-1 and lanes l.
+//   2. Take i four at a time: the four signs of a column j are one number from 0 to 15.
+//   3. For each group of four, write down all sixteen sums +-v0 +-v1 +-v2 +-v3 (`signed_sums`): twenty additions for 4 x lanes.
+//   4. Then out[j] = sum over groups of table[group][index of column j] (`select_sum`): one addition in place of four
+//      multiply-adds, and in forward direction with +-1 on both sides the table and its sums fit int8, four times the lanes.
+// Which operand is which:
+//   forward      y[m][o]  = sum over k of sign(x)[m][k] * w[o][k]     groups over k, columns m, lanes o (table of weights, made once)
+//   weight grad  dw[o][k] = sum over m of sign(x)[m][k] * dy[m][o]    groups over m, columns k, lanes o
+//   sign grad    ds[m][k] = sum over o of w[o][k] * dy[m][o]          groups over o, columns k, lanes m (w = +-1 only)
+
+// The sixteen sums of rows v[0..3] (each `kRow` bytes): entry n adds row i where bit i of n is set and subtracts it elsewhere.
+template <class V>
+BCNN_INLINE void signed_sums(const char* const v[kGroup], char* table) {
+    for (size_t half = 0; half < kRow; half += sizeof(V)) {
+        const V a = load<V>(v[0] + half), b = load<V>(v[1] + half), c = load<V>(v[2] + half), d = load<V>(v[3] + half);
+        const V ab = a + b, a_b = a - b, cd = c + d, c_d = c - d;
+        const V low[4] = {-ab, a_b, -a_b, ab}, high[4] = {-cd, c_d, -c_d, cd};
+        for (int n = 0; n < 16; n++) store(table + n * kRow + half, V(low[n & 3] + high[n >> 2]));
+    }
+}
+
+template <class V, int N>
+BCNN_INLINE void select_columns(const char* table, const uint8_t* index, size_t column_stride, size_t group_stride,
+                                size_t groups, char* out, bool accumulate) {
+    V sum[N][2];
+    for (int n = 0; n < N; n++) {
+        sum[n][0] = accumulate ? load<V>(out + n * kRow) : V{};
+        sum[n][1] = accumulate ? load<V>(out + n * kRow + sizeof(V)) : V{};
+    }
+    for (size_t g = 0; g < groups; g++) {
+        for (int n = 0; n < N; n++) {
+            const char* row = table + 4 * size_t(index[n * column_stride]);
+            sum[n][0] += load<V>(row);
+            sum[n][1] += load<V>(row + sizeof(V));
+        }
+        table += kTable;
+        index += group_stride;
+    }
+    for (int n = 0; n < N; n++) {
+        store(out + n * kRow, sum[n][0]);
+        store(out + n * kRow + sizeof(V), sum[n][1]);
+    }
+}
+
+// out[column] (+)= sum over groups of table[group][index[column, group]]. An index is 16 times its number, so that it is a
+// byte and four times it is the row's place.
+template <class V>
+static void select_sum(const char* table, const uint8_t* index, size_t column_stride, size_t group_stride,
+                       size_t groups, size_t columns, char* out, bool accumulate) {
+    size_t j = 0;
+    for (; j + 4 <= columns; j += 4)
+        select_columns<V, 4>(table, index + j * column_stride, column_stride, group_stride, groups, out + j * kRow,
+                             accumulate);
+    for (; j < columns; j++)
+        select_columns<V, 1>(table, index + j * column_stride, column_stride, group_stride, groups, out + j * kRow,
+                             accumulate);
+}
+
+// Index of four neighbouring channels of one pixel, for every group of channels: groups over k.
+BCNN_INLINE void index_channels(const float* x, const float* bias, size_t channels, uint8_t* index) {
+    size_t k = 0;
+#ifdef BCNN_TRAINING_AVX2
+    for (; k + 8 <= channels; k += 8) {
+        const __m256 sum = _mm256_add_ps(_mm256_loadu_ps(x + k), _mm256_loadu_ps(bias + k));
+        const unsigned mask = unsigned(_mm256_movemask_ps(_mm256_cmp_ps(sum, _mm256_setzero_ps(), _CMP_GE_OQ)));
+        index[k / 4] = uint8_t(mask << 4);
+        index[k / 4 + 1] = uint8_t(mask & 0xF0);
+    }
+#endif
+    for (; k < channels; k += 4) {
+        unsigned bits = 0;
+        for (size_t i = 0; i < 4 && k + i < channels; i++) bits |= unsigned(x[k + i] + bias[k + i] >= 0) << (4 + i);
+        index[k / 4] = uint8_t(bits);
+    }
+}
+
+// Index of one channel of four pixels, for every channel: groups over m.
+BCNN_INLINE void index_pixels(const float* const x[kGroup], const float* bias, size_t channels,
+                              uint8_t* __restrict index) {
+    const float *a = x[0], *b = x[1], *c = x[2], *d = x[3];
+#pragma GCC ivdep
+    for (size_t k = 0; k < channels; k++) {
+        const int bits = (a[k] + bias[k] >= 0 ? 16 : 0) | (b[k] + bias[k] >= 0 ? 32 : 0) |
+                         (c[k] + bias[k] >= 0 ? 64 : 0) | (d[k] + bias[k] >= 0 ? 128 : 0);
+        index[k] = uint8_t(bits);
+    }
+}
+
+// The product where weights are real and lanes are pixels: out[k][16] = sum over o of w[o][k] * v[o][16]. `packed` is w as
+// [K / 6][O][6]: six columns of two vectors are the twelve sums that fit sixteen registers.
+constexpr size_t kColumns = 6;
+
+static void real_sum(const float* v, const float* packed, size_t rows, size_t columns, float* out) {
+    for (size_t j = 0; j < columns; j += kColumns) {
+        f8 sum[kColumns][2] = {};
+        const float* w = packed + j * rows;
+        for (size_t o = 0; o < rows; o++, w += kColumns) {
+            const f8 low = load<f8>(v + o * kLanes), high = load<f8>(v + o * kLanes + 8);
+            for (size_t n = 0; n < kColumns; n++) {
+                sum[n][0] += w[n] * low;
+                sum[n][1] += w[n] * high;
+            }
+        }
+        for (size_t n = 0; n < kColumns && j + n < columns; n++) {
+            store(out + (j + n) * kLanes, sum[n][0]);
+            store(out + (j + n) * kLanes + 8, sum[n][1]);
+        }
+    }
+}
+
+BCNN_INLINE void transpose8(const float* from, size_t from_stride, float* to, size_t to_stride) {
+    f8 r[8], t[8];
+    for (int i = 0; i < 8; i++) r[i] = load<f8>(from + i * from_stride);
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        t[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+    }
+    for (int i = 0; i < 8; i += 4) {
+        r[i] = __builtin_shufflevector(t[i], t[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+        r[i + 1] = __builtin_shufflevector(t[i], t[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+        r[i + 2] = __builtin_shufflevector(t[i + 1], t[i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
+        r[i + 3] = __builtin_shufflevector(t[i + 1], t[i + 3], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+    for (int i = 0; i < 4; i++) {
+        store(to + i * to_stride, __builtin_shufflevector(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11));
+        store(to + (i + 4) * to_stride, __builtin_shufflevector(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15));
+    }
+}
+
+// [rows][columns] -> [columns][rows]; both counts are multiples of 8.
+static void transpose(const float* from, size_t from_stride, size_t rows, size_t columns, float* to, size_t to_stride) {
+    for (size_t c = 0; c < columns; c += 8)
+        for (size_t r = 0; r < rows; r += 8)
+            transpose8(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride);
+}

@@ -1,0 +1,159 @@
+"""The native kernels as functions that autograd knows: what `fused` calls, and nobody else.
+
+Backward recomputes sign and PReLU mask from what is saved: the float32 map a module read and its convolution's result, which is
+int16 and exact where weights are +-1. So only the order of float32 sums differs from torch's operators.
+
+Maps come and go as N,C,H,W in channels-last memory: their N,H,W,C view is contiguous. Legend: N images, C channels of the map
+read, K that the convolution reads, O that it makes, P branches.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+native: Any
+try:
+    native = importlib.import_module("bcnn._training")
+except ImportError:  # an install without the native part
+    native = None
+
+Array = Any  # of NumPy, which shares a tensor's memory
+
+
+class How(NamedTuple):
+    """What a binary convolution needs besides tensors with gradients."""
+
+    identity: bool
+    prelu_before_add: bool
+    binary: bool
+    norms: list[nn.BatchNorm2d]
+    threads: int
+
+
+class BinaryConv(torch.autograd.Function):
+    """x, add, slope, then bias, weight, gamma, beta of each branch. Saves x, add and each branch's convolution result."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, add: Tensor | None, slope: Tensor | None, how: How, *parameters: Tensor) -> Tensor:
+        x, add = _nhwc(x), None if add is None else _nhwc(add)
+        channels = parameters[1].shape[0]
+        shape = (*x.shape[:3], channels)
+        out = x.new_empty(shape)
+        y = [x.new_empty(shape, dtype=torch.int16 if how.binary else None) for _ in how.norms]
+        statistics = [x.new_empty(2, channels) for _ in how.norms]
+        ctx.how, ctx.training = how, how.norms[0].training
+        saved = x, add, slope, *y, *statistics, *parameters
+        ctx.save_for_backward(*saved)
+        running = [(norm.running_mean, norm.running_var) for norm in how.norms]
+        native.binary_conv_forward(*_binary_conv_arguments(ctx, saved, running), _array(out))
+        return out.permute(0, 3, 1, 2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, add, slope, *rest = saved = ctx.saved_tensors
+        parameters = rest[2 * len(ctx.how.norms) :]
+        dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
+        d_add = None if add is None else torch.empty_like(add)
+        d_slope = None if slope is None else torch.empty_like(slope)
+        gradients = [torch.empty_like(p, memory_format=torch.contiguous_format) for p in parameters]
+        arrays = [g.numpy() for g in gradients]
+        by_branch = tuple(tuple(arrays[i : i + 4]) for i in range(0, len(arrays), 4))
+        to = _array(_nhwc(grad)), _array(dx), _array(d_add), _array(d_slope), by_branch
+        native.binary_conv_backward(*_binary_conv_arguments(ctx, saved, None), to)
+        return _nchw(dx), _nchw(d_add), d_slope, None, *gradients
+
+
+def _binary_conv_arguments(ctx: Any, saved: Any, running: list[tuple[Any, Any]] | None) -> tuple[Any, ...]:
+    """The native call's arguments up to its result, from what is saved. `running` statistics are not needed backward."""
+    x, add, slope, *rest = saved
+    how: How = ctx.how
+    p = len(how.norms)
+    y, statistics, parameters = rest[:p], rest[p : 2 * p], rest[2 * p :]
+    branches = []
+    for i, norm in enumerate(how.norms):
+        bias, weight, gamma, beta = map(_array, parameters[4 * i : 4 * i + 4])
+        norm_arrays = _norm_arguments(norm, gamma, beta, statistics[i], running[i] if running else None)
+        branches.append((bias, weight, norm_arrays, _array(y[i])))
+    pixels = _array(x).reshape(-1, x.shape[3])
+    channels, inputs = parameters[1].shape[:2]
+    flags = how.identity, how.prelu_before_add, how.binary, ctx.training
+    return pixels, tuple(branches), _array(add), _array(slope), (inputs, channels), flags, how.threads
+
+
+class DepthwiseConv(torch.autograd.Function):
+    """Saves x and the convolution's result, what batch norm reads."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, stride: int, norm: nn.BatchNorm2d, threads: int, *parameters: Tensor
+    ) -> Tensor:  # weight, gamma, beta, slope
+        x = _nhwc(x)
+        n, h, w, channels = x.shape
+        out = x.new_empty(n, (h - 1) // stride + 1, (w - 1) // stride + 1, channels)
+        y, statistics = torch.empty_like(out), x.new_empty(2, channels)
+        ctx.stride, ctx.norm, ctx.threads, ctx.training = stride, norm, threads, norm.training
+        saved = x, *parameters, y, statistics
+        ctx.save_for_backward(*saved)
+        running = norm.running_mean, norm.running_var
+        native.depthwise_conv_forward(*_depthwise_arguments(ctx, saved, running), _array(out))
+        return out.permute(0, 3, 1, 2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        saved = ctx.saved_tensors
+        dx, *gradients = (torch.empty_like(t, memory_format=torch.contiguous_format) for t in saved[:5])
+        to = tuple(map(_array, (_nhwc(grad), dx, *gradients)))
+        native.depthwise_conv_backward(*_depthwise_arguments(ctx, saved, None), to)
+        return _nchw(dx), None, None, None, *gradients
+
+
+def _depthwise_arguments(ctx: Any, saved: Any, running: tuple[Any, Any] | None) -> tuple[Any, ...]:
+    x, weight, gamma, beta, slope, y = map(_array, saved[:6])
+    norm = _norm_arguments(ctx.norm, gamma, beta, saved[6], running)
+    return x, weight, norm, slope, y, ctx.stride, ctx.training, ctx.threads
+
+
+class AvgPool(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, stride: int, threads: int) -> Tensor:
+        x = _nhwc(x)
+        n, h, w, channels = ctx.shape = x.shape
+        ctx.stride, ctx.threads = stride, threads
+        out = x.new_empty(n, h // stride, w // stride, channels)
+        native.avg_pool_forward(_array(x), stride, threads, _array(out))
+        return out.permute(0, 3, 1, 2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        dx = grad.new_empty(ctx.shape)
+        native.avg_pool_backward(_array(_nhwc(grad)), ctx.stride, ctx.threads, _array(dx))
+        return _nchw(dx), None, None
+
+
+def _norm_arguments(
+    norm: nn.BatchNorm2d, gamma: Array, beta: Array, statistics: Tensor, running: Any
+) -> tuple[Any, ...]:
+    mean, inverse = statistics.numpy()
+    mean_var = (_array(running[0]), _array(running[1])) if running else (mean, inverse)
+    return gamma, beta, *mean_var, mean, inverse, norm.momentum, norm.eps
+
+
+def _nhwc(x: Tensor) -> Tensor:
+    return x.permute(0, 2, 3, 1).contiguous()
+
+
+def _nchw(x: Tensor | None) -> Tensor | None:
+    return None if x is None else x.permute(0, 3, 1, 2)
+
+
+def _array(tensor: Tensor | None) -> Array:
+    """A tensor's memory as an array; a copy if it is not contiguous."""
+    return None if tensor is None else tensor.detach().contiguous().numpy()

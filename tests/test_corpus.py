@@ -1,0 +1,55 @@
+"""What fuzzers begin with is what it says: the whole files open, the wrong ones are one sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import corpus
+from bcnn.deploy import container, packfile
+from bcnn.errors import UserError
+from bcnn.nets import config as configs
+from bcnn.train import checkpoint, settings
+
+PACKED = corpus.packed()
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_packed_files_of_odd_programs_open_and_stay_the_same(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "a.bcnn"
+    path.write_bytes(PACKED[name])
+    program = packfile.read(path)
+    packfile.save(program, tmp_path / "again.bcnn", test_seeds=())
+    assert (tmp_path / "again.bcnn").read_bytes() == PACKED[name]
+
+
+def test_the_corpus_has_the_odd_programs() -> None:
+    assert {"network", "any-ops", "one-pixel", "words"} <= PACKED.keys()
+    assert all(len(content) < 1 << 20 for content in PACKED.values())
+
+
+@pytest.mark.parametrize(("name", "content"), corpus.containers().items())
+def test_containers_open_or_are_one_sentence(tmp_path: Path, name: str, content: bytes) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(content)
+    if name in (*PACKED, "bytes", "floats"):
+        container.read_container(path)
+        return
+    with pytest.raises(UserError):
+        container.read_container(path)
+
+
+def test_configs_and_checkpoints_open(tmp_path: Path) -> None:
+    for name, content in corpus.networks().items():
+        path = tmp_path / f"{name}.json"
+        path.write_bytes(content)
+        if name != "wrong":
+            configs.read(path)
+    with pytest.raises(UserError):
+        configs.read(tmp_path / "wrong.json")
+    for content in corpus.checkpoints().values():
+        (tmp_path / "a.safetensors").write_bytes(content)
+        checkpoint.read(tmp_path / "a.safetensors")
+    assert settings.from_dict(json.loads(corpus.settings()["tiny"]))

@@ -1,0 +1,97 @@
+"""Whether the tests notice small wrong changes: each of `tools.mutations` in a copy of the sources, its tests there.
+
+    python -m tools.mutate                   all of them, some minutes
+    python -m tools.mutate files.py pool     those whose file or tests have such a word in them
+
+Every mutation must be found: its tests fail with it, and pass without it. One whose text is no longer in its file, or is
+there more than once, no longer applies: it is listed, and counts as a failure until it is rewritten. Exit code 0 if all is
+well. Run it by hand after changes to what it watches; the native modules must have been built (only native/pool.cpp is
+compiled anew, by its own test).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tools.mutations import MUTATIONS, Mutation
+
+ROOT = Path(__file__).resolve().parents[1]
+COPIED = ("src", "tests", "native", "tools", "bench", "pyproject.toml")
+
+
+def passes(folder: Path, mutation: Mutation) -> bool | None:
+    """Whether the tests pass in `folder`; None if none was run."""
+    words = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", mutation.tests]
+    words += ["-k", mutation.only] if mutation.only else []
+    env = {
+        **os.environ,
+        "PYTHONPATH": f"{folder / 'src'}{os.pathsep}{folder / 'tests'}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    try:
+        code = subprocess.run(words, cwd=folder, env=env, capture_output=True, timeout=300, check=False).returncode
+    except subprocess.TimeoutExpired:
+        return False  # it hangs: noticed
+    if code == 5:
+        return None
+    if code not in (0, 1, 2):
+        raise RuntimeError(f"pytest gave {code} for {' '.join(words)}")
+    return code == 0
+
+
+def applies(mutation: Mutation) -> str:
+    """Empty, or why the mutation cannot be made any more."""
+    file = ROOT / mutation.file
+    if not file.is_file():
+        return f"there is no {mutation.file}"
+    count = file.read_text(encoding="utf-8").count(mutation.old)
+    return "" if count == 1 else f"{mutation.file} has {mutation.old!r} {count} times, not once"
+
+
+def verdict(folder: Path, mutation: Mutation, sound: dict[tuple[str, str], bool | None]) -> str:
+    """Empty if the mutation is found, else what is wrong."""
+    if reason := applies(mutation):
+        return f"no longer applies: {reason}"
+    tests = mutation.tests, mutation.only
+    if tests not in sound:
+        sound[tests] = passes(folder, mutation)
+    if sound[tests] is None:
+        return f"no longer applies: no test in {mutation.tests} is called {mutation.only!r}"
+    if not sound[tests]:
+        return f"{mutation.tests} {mutation.only!r} fails without it, too"
+    file = folder / mutation.file
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
+    try:
+        return "SURVIVES" if passes(folder, mutation) else ""
+    finally:
+        file.write_text(text, encoding="utf-8")
+
+
+def main(words: list[str]) -> int:
+    chosen = [m for m in MUTATIONS if not words or any(word in f"{m.file} {m.tests} {m.only}" for word in words)]
+    sound: dict[tuple[str, str], bool | None] = {}
+    wrong = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for part in COPIED:
+            copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
+            copy(ROOT / part, folder / part)
+        for mutation in chosen:
+            began = time.monotonic()
+            what = verdict(folder, mutation, sound)
+            wrong += bool(what)
+            change = f"{mutation.file}: {mutation.old.strip()!r} -> {mutation.new.strip()!r}"
+            print(f"{what or 'found':<8}  {time.monotonic() - began:5.1f} s  {change}", flush=True)
+    print(f"{len(chosen) - wrong} of {len(chosen)} found")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

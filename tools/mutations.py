@@ -1,0 +1,82 @@
+"""Small wrong changes, each with the tests that must notice it: the data of `python -m tools.mutate`.
+
+(file, text that stands in it once, what a slip could make of it, tests as pytest takes them, a part of their names)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutation(NamedTuple):
+    file: str
+    old: str
+    new: str
+    tests: str
+    only: str = ""  # as pytest's -k
+
+
+FILES, CHECKPOINT, START, LOOP = (
+    "src/bcnn/files.py",
+    "src/bcnn/train/checkpoint.py",
+    "src/bcnn/train/start.py",
+    "src/bcnn/train/loop.py",
+)
+RESUME = "tests/test_train_resume.py"
+
+MUTATIONS = (
+    # --- files: complete or not there
+    Mutation(FILES, "os.fsync(file.fileno())", "pass", "tests/test_files.py", "reach_the_disk"),
+    Mutation(FILES, "        os.fsync(folder)\n", "        pass\n", "tests/test_files.py", "reach_the_disk"),
+    Mutation(FILES, " | os.O_EXCL", "", "tests/test_files.py", "link_in_the_way"),
+    Mutation(FILES, "os.fchmod(handle, kept)", "pass", "tests/test_files.py", "permissions"),
+    Mutation(FILES, "0o666 if kept is None else 0o600", "0o666", "tests/test_files.py", "never_open"),
+    Mutation(FILES, "secrets.token_hex(8)", "'0' * 16", "tests/test_files.py", "two_writers"),
+    Mutation(
+        FILES,
+        "                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)\n                    os.unlink",
+        "                    os.unlink",
+        "tests/test_files.py",
+        "swept",
+    ),
+    Mutation(FILES, "            os.unlink(link)  #", "            pass  #", "tests/test_files.py", "any_call"),
+    # --- checkpoints
+    Mutation(CHECKPOINT, "if hashes[name] != tensor_hash(tensor)", "if False", "tests/test_checkpoint.py", "wrong_bit"),
+    Mutation(CHECKPOINT, '"meta", "progress", "hashes")', '"meta", "hashes")', "tests/test_checkpoint.py", "in_the_header"),
+    Mutation(CHECKPOINT, "    fits(checkpoint, str(path))\n", "", "tests/test_checkpoint.py", "much_memory"),
+    Mutation(CHECKPOINT, "branches > len(state) or weights > values", "False", "tests/test_checkpoint.py", "much_memory"),
+    Mutation(CHECKPOINT, "previous(path) if keep else None", "None", "tests/test_checkpoint.py", "generation"),
+    Mutation(START, "        checkpoint.restore(folder.last)\n", "        pass\n", RESUME, "damaged_checkpoint"),
+    Mutation(LOOP, "contents, must, keep=True)", "contents, must)", RESUME, "damaged_checkpoint"),
+    Mutation(LOOP, "or progress.batch > batches", "", RESUME, "damaged_progress"),
+    # --- runs
+    Mutation(
+        LOOP, "                progress.epochs_done,\n                self.batch,", "                0,\n                self.batch,",
+        "tests/test_train_loop.py", "every_epoch",
+    ),
+    Mutation("src/bcnn/data/augment.py", "generator(seed, 1, epoch)", "generator(seed, 1, 0)", "tests/test_train_loop.py", "every_epoch"),
+    Mutation("src/bcnn/data/batches.py", "generator(seed, 2, epoch)", "generator(seed, 2, 0)", "tests/test_train_loop.py", "every_epoch"),
+    Mutation(LOOP, "adam.load_state(optimizer, network, optimizer_state)", "pass", RESUME, "damaged_checkpoint"),
+    Mutation(LOOP, "                progress.batch,\n", "                0,\n", RESUME, "damaged_checkpoint"),
+    Mutation(START, '"std", "train_images", "val_images")', '"std")', RESUME, "swapped"),
+    Mutation(START, "    check_labels(data.classes)\n", "", RESUME, "could_not_be_packed"),
+    Mutation("src/bcnn/train/lock.py", "fcntl.LOCK_EX", "fcntl.LOCK_SH", "tests/test_train_lock.py"),
+    Mutation("src/bcnn/train/lock.py", "after_in_child=_let_go", "before=lambda: None", "tests/test_train_lock.py", "killed"),
+    Mutation("src/bcnn/train/transfer.py", "if state[name].dtype != tensor.dtype", "if False", "tests/test_train_losses.py", "transfer"),
+    # --- trust
+    Mutation("src/bcnn/train/teachers.py", '    if name.endswith(".pt2"):\n        raise', '    if False:\n        raise', "tests/test_train_teachers.py", "trust"),
+    Mutation("src/bcnn/data/cifar.py", "if (module, name) not in self.ALLOWED", "if False", "tests/test_data_cifar.py"),
+    Mutation("src/bcnn/console.py", '("Cc", "Cf",', '("Cf",', "tests/test_console.py"),
+    Mutation("src/bcnn/console.py", "segment if segment.control else Segment(visible(segment.text), segment.style)", "segment", "tests/test_console.py"),
+    Mutation("src/bcnn/cli/app.py", "print(f\"bcnn: {visible(str(error))}\"", "print(f\"bcnn: {error}\"", "tests/test_console.py", "file_name"),
+    Mutation("src/bcnn/train/report.py", "return html.escape(plain)", "return plain", "tests/test_train_report.py", "markup"),
+    # --- images
+    Mutation("src/bcnn/images.py", "if pixels <= LARGE * scale**2", "if pixels < LARGE * scale", "tests/test_images.py", "large_jpeg"),
+    Mutation("src/bcnn/images.py", "if pixels > LARGE:", "if pixels >= LARGE:", "tests/test_images.py", "ordinary"),
+    Mutation("src/bcnn/images.py", "> max(WHOLE, 4 * width * height)", "> (1 << 60)", "tests/test_images.py", "early_cut or cost_little"),
+    Mutation("src/bcnn/images.py", "get(ORIENTATION, 1) != 1", "get(ORIENTATION, 1) == 3", "tests/test_images.py", "exif"),
+    Mutation("src/bcnn/cli/deploy.py", "if not all(math.isfinite(value) for _, value in likeliest)", "if False", "tests/test_cli_deploy.py", "overflow"),
+    # --- threads
+    Mutation("native/pool.cpp", "    { std::lock_guard<std::mutex> lock(mutex_); }\n", "", "tests/test_pool.py", "wake_up"),
+    Mutation("native/pool.cpp", "            end();  // a thread that", "            // a thread that", "tests/test_pool.py", "wake_up"),
+)  # fmt: skip
