@@ -11,35 +11,32 @@ clock is an argument since a guest of a shared machine cannot read it; a chain o
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
-from pathlib import Path
 
-import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from bcnn.bench.rivals import job_of
 from bcnn.deploy.engine import Engine
 from bcnn.nets.config import preset
-from bcnn.program import program as p
-from programs import of_config
+from bcnn.program import ops
+from bcnn.program.program import Program
 
 LANES = 8  # floats of a register
 
 
-def floor(program: p.Program) -> Counter[str]:
+def floor(program: Program) -> Counter[str]:
     """Part of the work -> cycles, for one branch a convolution (P = 1)."""
     cycles: Counter[str] = Counter()
     for op, (height, width, channels) in zip(program.ops, program.shapes, strict=True):
         registers = height * width * channels / LANES  # that the op makes
-        if isinstance(op, p.BinaryConv):
-            k = op.branches[0].threshold.size
+        if isinstance(op, ops.BinaryConv):
+            k = op.reads
             cycles["dots"] += height * width * k * channels / 768 * 9 / 4  # 9 instructions for 768 MACs, on any pipe
-            # Conversion, offset, the map read, the other path: additions, on two pipes.
-            cycles["after the dots"] += registers * (4 if op.add is not None else 3) / 2
+            # Conversion, offset, the maps added (the map read, the other path): additions, on two pipes.
+            added = sum(isinstance(ending, ops.Add) for ending in op.after)
+            cycles["after the dots"] += registers * (2 + added) / 2
             cycles["signs to bits"] += (
                 height * width * k / LANES * (11 / 4) / 4
             )  # 11 for 2 pixels x 16 channels, on any pipe
-        elif isinstance(op, p.DepthwiseConv):
+        elif isinstance(op, ops.Conv):  # depth wise, all of them
             cycles["depth wise"] += (
                 registers * (9 + 2) / 2
             )  # nine products and a PReLU's product and selection, on two pipes
@@ -50,14 +47,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ghz", type=float, required=True, help="clock of the core while it computes")
     args = parser.parse_args()
-    program = of_config(preset("imagenet"))
-    cycles = floor(program)
+    job = job_of(preset("imagenet"))
+    cycles = floor(job.program)
     print("floor               Mcycles      ms")
     for part, count in (*cycles.items(), ("all", cycles.total())):
         print(f"{part:18}{count / 1e6:9.2f}{count / args.ghz / 1e6:8.2f}")
-    image = np.random.default_rng(0).integers(0, 256, (224, 224, 3), dtype=np.uint8)
     measured: Counter[str] = Counter()
-    for cost in Engine(program, "avx2", 1).profile(image, 150):
+    for cost in Engine(job.program, "avx2", 1).profile(job.image, 150):
         measured[cost.kind] += cost.seconds * 1e3
     print("\nmeasured                         ms")
     for kind, milliseconds in (*measured.items(), ("all", measured.total())):

@@ -96,17 +96,17 @@ def _constant_part(
     w: NDArray[np.int8], op: ops.BinaryConv, branch: ops.Branch, window: Window, height: int, width: int
 ) -> Floats:
     """Steps 2 and 3 of `_branch`: [O], or [H',W',O] where it depends on the taps that are on the map."""
-    scale, offset = branch.scale.astype(np.float64), branch.offset.astype(np.float64)
+    scale = branch.scale.astype(np.float64)
     on_map = np.stack(list(window.views(np.ones((height, width, 1), np.float32), 0.0)), axis=-1)[:, :, 0]  # H',W',T
     sums = w.sum(axis=-1, dtype=np.float64)  # O,T
-    if on_map.all():
-        return (offset + scale * (op.bits + sums.sum(1)) / 2).astype(np.float32)
-    if branch.pad is None:
-        return (offset + scale * (op.bits + on_map @ sums.T) / 2).astype(np.float32)
-    pad = unpack_bits(branch.pad, op.reads).reshape(op.groups, 1, 1, -1)
-    missing = (w.reshape(op.groups, -1, *w.shape[1:]) * pad).sum(axis=-1, dtype=np.float64).reshape(sums.shape)
-    all_taps = offset + scale * (op.bits + sums.sum(1)) / 2
-    return (all_taps - scale * ((1 - on_map) @ missing.T)).astype(np.float32)
+    part: NDArray[np.float64] = branch.offset + scale * (op.bits + sums.sum(1)) / 2
+    if not on_map.all() and branch.pad is None:
+        part = part - scale * ((1 - on_map) @ sums.T) / 2
+    elif not on_map.all() and branch.pad is not None:
+        pad = unpack_bits(branch.pad, op.reads).reshape(op.groups, 1, 1, -1)
+        padded = (w.reshape(op.groups, -1, *w.shape[1:]) * pad).sum(axis=-1, dtype=np.float64).reshape(sums.shape)
+        part = part - scale * ((1 - on_map) @ padded.T)
+    return part.astype(np.float32)
 
 
 def _conv(graph: Graph, op: ops.Conv) -> str:
@@ -147,8 +147,9 @@ def _channel_avg(graph: Graph, op: ops.ChannelAvg) -> str:
 
 
 def channel_means(have: int, want: int) -> Floats:
-    members = (np.arange(have) % want == np.arange(want)[:, None]).astype(np.float32)
-    return members / members.sum(axis=1, keepdims=True)
+    members: Floats = (np.arange(have) % want == np.arange(want)[:, None]).astype(np.float32)
+    means: Floats = members / members.sum(axis=1, keepdims=True)
+    return means
 
 
 def _pointwise(graph: Graph, op: ops.Pointwise) -> str:
