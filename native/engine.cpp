@@ -82,7 +82,7 @@ void Engine::run(const uint8_t* images, size_t count, float* logits) {
         take_logits(split_, *split_context_, logits);
         return;
     }
-    for (size_t i = 0; i < std::min(count, size_t(threads_)); i++)
+    for (size_t i = 0; i < (count == 1 ? 1 : size_t(threads_)); i++)  // any thread may take any image
         if (!contexts_[i]) contexts_[i] = context(alone_, 1);
     const auto one = [&](int, int image, int thread) {  // an image a thread
         Context& own = *contexts_[size_t(thread)];

@@ -13,59 +13,63 @@ from typing import BinaryIO
 import numpy as np
 
 from bcnn.nets.config import preset
-from bcnn.program import program as p
 from bcnn.program.interpret import interpret_maps
+from bcnn.program.ops import Op
+from bcnn.program.program import Program
+from bcnn.program.record import Record, record
 from programs import of_config, random_program
 
-KINDS = [p.Input, p.BinaryConv, p.DepthwiseConv, p.AvgPool, p.ChannelAvg, p.GlobalAvgPool, p.Linear]
+SIZES = [(1, 1), (3, 5), (9, 7), (12, 12), (8, 65), (5, 1)]
 
 
-def programs() -> list[p.Program]:
-    sizes = [(1, 1), (3, 5), (9, 7), (12, 12), (8, 65), (5, 1)]
-    found = [random_program(seed, *sizes[seed % len(sizes)], ops=3 + seed % 8) for seed in range(24)]
+def programs() -> list[Program]:
+    found = [random_program(seed, *SIZES[seed % len(SIZES)], ops=3 + seed % 8) for seed in range(60)]
+    missing = set(Op.KINDS) - {type(op).__name__ for program in found for op in program.ops}
+    if missing:
+        raise SystemExit(f"no program has a {', '.join(sorted(missing))}: draw more of them")
     found.append(of_config(preset("digits").replace(branches=2)))
     found.append(of_config(preset("imagenet").replace(image_size=32, classes=70)))  # the wide levels' plan
     return found
 
 
-def write(program: p.Program, file: BinaryIO) -> None:
+def write(program: Program, file: BinaryIO) -> None:
     height, width, _ = program.shapes[0]
     image = np.random.default_rng(height * width).integers(0, 256, (height, width, 3), dtype=np.uint8)
     _ints(file, len(program.ops))
-    for op, (h, w, c) in zip(program.ops, program.shapes, strict=True):
-        branches = op.branches if isinstance(op, p.BinaryConv) else ()
-        source = -1 if isinstance(op, p.Input) else op.source
-        add = op.add if isinstance(op, p.BinaryConv) and op.add is not None else -1
-        k = (
-            branches[0].threshold.size
-            if branches
-            else c
-            if isinstance(op, p.DepthwiseConv)
-            else program.shapes[max(source, 0)][2]
-        )
-        flags = [getattr(op, "identity", False), getattr(op, "prelu_after_add", False)]
-        _ints(file, KINDS.index(type(op)), h, w, c, source, add, k, getattr(op, "stride", 1), *flags, len(branches))
-        for b in branches:
-            _ints(file, *b.shift)
-            for array in (b.threshold, b.weight, b.scale, b.offset):
-                _array(file, array)
-        offset = op.bias if isinstance(op, p.Linear) else getattr(op, "offset", None)
-        arrays = [getattr(op, name, None) for name in ("scale", "intensity", "weight", "slope")]
-        for array in [offset, *arrays]:
-            _array(file, array)
+    for op, shape in zip(program.ops, program.shapes, strict=True):
+        _ints(file, *shape)
+        _record(file, record(op))
     file.write(image.tobytes())
     for made in interpret_maps(program, image):
         file.write(made.astype("<f4").tobytes())
 
 
+def _record(file: BinaryIO, r: Record) -> None:
+    _text(file, r.kind)
+    _ints(file, len(r.numbers))
+    for name, numbers in r.numbers.items():
+        _text(file, name)
+        _ints(file, len(numbers), *numbers)
+    _ints(file, len(r.arrays))
+    for name, array in r.arrays.items():
+        _text(file, name)
+        _ints(file, array.size)
+        file.write(np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).tobytes())
+    _ints(file, len(r.parts))
+    for name, parts in r.parts.items():
+        _text(file, name)
+        _ints(file, len(parts))
+        for part in parts:
+            _record(file, part)
+
+
+def _text(file: BinaryIO, text: str) -> None:
+    _ints(file, len(text))
+    file.write(text.encode("ascii"))
+
+
 def _ints(file: BinaryIO, *values: int) -> None:
     file.write(np.array(values, "<i4").tobytes())
-
-
-def _array(file: BinaryIO, array: np.ndarray | None) -> None:
-    _ints(file, 0 if array is None else array.size)
-    if array is not None:
-        file.write(np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).tobytes())
 
 
 if __name__ == "__main__":

@@ -64,13 +64,23 @@ def weights_of(kind: str, w: Tensor) -> Tensor:
     if kind == "centred":
         w = (w - w.mean(1, keepdim=True)).clamp(-1, 1)
         return torch.where(w >= 0, 1.0, -1.0) * w.abs().mean((1, 2, 3), keepdim=True)
-    real = w.abs().mean((1, 2, 3), keepdim=True).detach() * torch.where(w >= 0, 1.0, -1.0)  # "detached": off by rounding
+    real = w.abs().mean((1, 2, 3), keepdim=True).detach() * torch.where(
+        w >= 0, 1.0, -1.0
+    )  # "detached": off by rounding
     return real.detach() - w.clamp(-1, 1).detach() + w.clamp(-1, 1)
 
 
 class BinConv(nn.Module):
     def __init__(
-        self, i: int, o: int, k: int = 3, s: int = 1, p: int = 1, sign: str = "where", weights: str = "mean", **more: Any
+        self,
+        i: int,
+        o: int,
+        k: int = 3,
+        s: int = 1,
+        p: int = 1,
+        sign: str = "where",
+        weights: str = "mean",
+        **more: Any,
     ) -> None:
         super().__init__()
         self.pad_value = more.pop("pad_value", 0.0)
@@ -95,14 +105,26 @@ class NetworkInNetwork(nn.Module):
         super().__init__()
         self.first = nn.Sequential(nn.Conv2d(3, 24, 5, padding=2), nn.BatchNorm2d(24), nn.ReLU(inplace=True))
         units: list[nn.Module] = []
-        for i, o, k, pool in ((24, 20, 1, None), (20, 12, 1, "max"), (12, 33, 5, None), (33, 24, 1, "avg"), (24, 24, 3, None)):
-            units += [nn.BatchNorm2d(i, eps=1e-4), BinConv(i, o, k, 1, k // 2, "sign", "centred"), nn.ReLU(inplace=True)]
+        for i, o, k, pool in (
+            (24, 20, 1, None),
+            (20, 12, 1, "max"),
+            (12, 33, 5, None),
+            (33, 24, 1, "avg"),
+            (24, 24, 3, None),
+        ):
+            units += [
+                nn.BatchNorm2d(i, eps=1e-4),
+                BinConv(i, o, k, 1, k // 2, "sign", "centred"),
+                nn.ReLU(inplace=True),
+            ]
             if pool == "max":
                 units.append(nn.MaxPool2d(3, 2, 1))
             if pool == "avg":
                 units.append(nn.AvgPool2d(3, 2, 1))
         self.units = nn.Sequential(*units)
-        self.last = nn.Sequential(nn.BatchNorm2d(24), nn.Conv2d(24, classes, 1), nn.ReLU(inplace=True), nn.AdaptiveAvgPool2d(1))
+        self.last = nn.Sequential(
+            nn.BatchNorm2d(24), nn.Conv2d(24, classes, 1), nn.ReLU(inplace=True), nn.AdaptiveAvgPool2d(1)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.last(self.units(self.first(x))).flatten(1)
@@ -115,7 +137,9 @@ class Dense(nn.Module):
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1, bias=False), nn.BatchNorm2d(16), nn.PReLU())
         self.norms = nn.ModuleList(nn.BatchNorm2d(16 + 8 * i) for i in range(3))
-        self.convs = nn.ModuleList(BinConv(16 + 8 * i, 8, sign="compared", pad_value=-1.0, weights="plain") for i in range(3))
+        self.convs = nn.ModuleList(
+            BinConv(16 + 8 * i, 8, sign="compared", pad_value=-1.0, weights="plain") for i in range(3)
+        )
         self.squeeze = nn.Conv2d(40, 20, 1, groups=4, bias=False)
         self.norm = nn.BatchNorm2d(20)
         self.fc = nn.Linear(20, classes)
@@ -142,7 +166,11 @@ class Residual(nn.Module):
             self.gate = nn.Sequential(
                 nn.AdaptiveAvgPool2d(1), nn.Conv2d(o, 4, 1), nn.ReLU(), nn.Conv2d(4, o, 1), nn.Sigmoid()
             )
-            self.short = nn.Sequential(nn.AvgPool2d(2), nn.Conv2d(i, o, 1, bias=False), nn.BatchNorm2d(o)) if s > 1 else nn.Identity()
+            self.short = (
+                nn.Sequential(nn.AvgPool2d(2), nn.Conv2d(i, o, 1, bias=False), nn.BatchNorm2d(o))
+                if s > 1
+                else nn.Identity()
+            )
             self.bias1, self.prelu = nn.Parameter(torch.randn(1, o, 1, 1) * 0.1), nn.PReLU(o)
             self.bias2 = nn.Parameter(torch.randn(1, o, 1, 1) * 0.1)
 
@@ -154,12 +182,16 @@ class Residual(nn.Module):
     def __init__(self, classes: int = 5) -> None:
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, 16, 7, 2, 3), nn.BatchNorm2d(16), nn.MaxPool2d(3, 2, 1))
-        self.units = nn.Sequential(self.Unit(16, 16, 1, "detached"), self.Unit(16, 40, 2, "identity ste"), self.Unit(40, 40, 1, "tanh"))
+        self.units = nn.Sequential(
+            self.Unit(16, 16, 1, "detached"), self.Unit(16, 40, 2, "identity ste"), self.Unit(40, 40, 1, "tanh")
+        )
         self.fc = nn.Linear(40, classes)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.units(self.stem(x))
-        return F.log_softmax(self.fc(F.dropout(F.adaptive_avg_pool2d(x, 1).squeeze(), 0.5, self.training).view(1, -1)), 1)
+        return F.log_softmax(
+            self.fc(F.dropout(F.adaptive_avg_pool2d(x, 1).squeeze(), 0.5, self.training).view(1, -1)), 1
+        )
 
 
 class EncoderDecoder(nn.Module):
@@ -169,7 +201,9 @@ class EncoderDecoder(nn.Module):
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, 12, 3, padding=1), nn.BatchNorm2d(12), nn.Hardtanh())
         self.down = nn.Sequential(BinConv(12, 20, 3, 2, 1, "cast"), nn.BatchNorm2d(20), nn.LeakyReLU(0.1))
-        self.deep = nn.Sequential(BinConv(20, 20, 3, 1, 2, "masked", "plain", dilation=2), nn.BatchNorm2d(20), nn.Hardswish())
+        self.deep = nn.Sequential(
+            BinConv(20, 20, 3, 1, 2, "masked", "plain", dilation=2), nn.BatchNorm2d(20), nn.Hardswish()
+        )
         self.up = nn.Upsample(scale_factor=2, mode="nearest")
         self.join = nn.Sequential(BinConv(32, 16, 3, 1, 1, pad_first=True), nn.BatchNorm2d(16), nn.SiLU())
         self.head = nn.Conv2d(16, classes, 1)
@@ -217,7 +251,11 @@ def stranger(name: str, seed: int = 0) -> tuple[nn.Module, tuple[int, int]]:
     torch.manual_seed(seed)
     network = make().eval()
     for norm in network.modules():
-        if isinstance(norm, (nn.BatchNorm2d, nn.BatchNorm1d)) and norm.running_mean is not None and norm.running_var is not None:
+        if (
+            isinstance(norm, (nn.BatchNorm2d, nn.BatchNorm1d))
+            and norm.running_mean is not None
+            and norm.running_var is not None
+        ):
             norm.running_mean.normal_()
             norm.running_var.uniform_(0.5, 2)
             if norm.affine:

@@ -152,11 +152,11 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_ends_with_the_sam
     assert (checkpoint.read(last).progress["updates"], checkpoint.read(before).progress["updates"]) == (7, 6)
     damage(last)
     with pytest.raises(Stopped):
-        train(None, folder, resume=True, stop_after=2)
+        train(None, folder, resume=True, stop_after=1)
     said = capsys.readouterr().err.replace("\n", " ")
     assert "does not match its hash; resumed from the generation before it, last.previous.safetensors" in said
     # The damaged one is not kept as a generation of its own.
-    assert (checkpoint.read(last).progress["updates"], checkpoint.read(before).progress["updates"]) == (8, 7)
+    assert (checkpoint.read(last).progress["updates"], checkpoint.read(before).progress["updates"]) == (7, 6)
     last.unlink()
     train(None, folder, resume=True)
     assert "last.safetensors is gone; resumed from" in capsys.readouterr().err.replace("\n", " ")

@@ -78,7 +78,7 @@ def texts(seeds: corpus.Corpus, folder: Path) -> corpus.Corpus:
     for name, content in seeds.items():
         (folder / "base").write_bytes(content)
         made[name] = container.read_container(folder / "base")[0].metadata["program"].encode()
-    (folder / "base").write_bytes(seeds["any-ops"])
+    (folder / "base").write_bytes(seeds["words"])
     return made
 
 
@@ -96,6 +96,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("target", choices=TARGETS)
     parser.add_argument("--runs", type=int, default=100_000)
+    parser.add_argument("--seconds", type=int, default=0, help="stop after so long, whatever --runs says")
     parser.add_argument("--seed", type=int, default=1, help="the same seed tries the same inputs")
     parser.add_argument("--keep", type=Path, help="folder of inputs that reached new code")
     parser.add_argument("--finds", type=Path, default=Path("."), help="folder for what went wrong")
@@ -126,6 +127,7 @@ def main() -> None:
 
         folders = [str(arguments.keep)] if arguments.keep else []
         words = [f"-runs={arguments.runs}", f"-seed={arguments.seed}", "-timeout=10", "-rss_limit_mb=2048"]
+        words += [f"-max_total_time={arguments.seconds}"]
         longest = max(map(len, seeds.values())) + 100
         words += [f"-max_len={longest}", f"-artifact_prefix={arguments.finds}/", "-print_final_stats=1"]
         atheris.Setup([sys.argv[0], *words, *folders, str(folder / "seeds")], one)

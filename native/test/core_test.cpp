@@ -1,5 +1,5 @@
 // The native core without Python: reads programs, images and the interpreter's maps (tests/native_vectors.py writes them), runs each
-// program on every instruction set of this machine with 1 to 4 threads, and compares every map with `==`.
+// program on every instruction set of this machine with 1 to 4 threads, planned for time and for memory, and compares every map bit by bit.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -27,60 +27,64 @@ int read_int() {
     return value;
 }
 
+std::string read_text() {
+    std::string text(size_t(read_int()), ' ');
+    read(&text[0], text.size());
+    return text;
+}
+
 struct Case {
-    Model model;
-    std::deque<std::vector<float>> floats;
-    std::deque<std::vector<uint32_t>> words;
+    std::vector<Record> records;
+    std::vector<Shape> shapes;
+    std::deque<std::vector<uint32_t>> arrays;  // floats, words and indices alike
     std::vector<uint8_t> image;
     std::vector<std::vector<float>> maps;
 
-    template <class T>
-    const T* read_array(std::deque<std::vector<T>>& to) {
-        const int count = read_int();
-        if (!count) return nullptr;
-        to.emplace_back(count);
-        read(to.back().data(), size_t(count) * 4);
-        return to.back().data();
+    Record read_record() {
+        Record r;
+        r.kind = read_text();
+        for (int i = read_int(); i > 0; i--) {
+            std::vector<int>& to = r.numbers[read_text()];
+            to.resize(size_t(read_int()));
+            for (int& value : to) value = read_int();
+        }
+        for (int i = read_int(); i > 0; i--) {
+            const std::string name = read_text();
+            arrays.emplace_back(size_t(read_int()));
+            read(arrays.back().data(), arrays.back().size() * 4);
+            r.arrays[name] = {arrays.back().data(), arrays.back().size()};
+        }
+        for (int i = read_int(); i > 0; i--) {
+            std::vector<Record>& to = r.parts[read_text()];
+            for (int parts = read_int(); parts > 0; parts--) to.push_back(read_record());
+        }
+        return r;
     }
 
     explicit Case(int ops) {
         for (int i = 0; i < ops; i++) {
-            Op op{};
-            op.kind = Kind(read_int());
-            for (int* field : {&op.h, &op.w, &op.c, &op.source, &op.add, &op.k, &op.stride}) *field = read_int();
-            op.identity = read_int();
-            op.prelu_after_add = read_int();
-            const int branches = read_int();
-            for (int b = 0; b < branches; b++) {
-                Branch branch{};
-                branch.dy = read_int();
-                branch.dx = read_int();
-                branch.threshold = read_array(floats);
-                branch.weight = read_array(words);
-                branch.scale = read_array(floats);
-                branch.offset = read_array(floats);
-                op.branches.push_back(branch);
-            }
-            for (const float** array : {&op.offset, &op.scale, &op.intensity, &op.weight, &op.slope}) *array = read_array(floats);
-            model.push_back(op);
+            const int h = read_int(), w = read_int(), c = read_int();
+            shapes.push_back({h, w, c});
+            records.push_back(read_record());
         }
-        image.resize(size_t(model[0].h) * model[0].w * 3);
+        image.resize(size_t(shapes[0].h) * size_t(shapes[0].w) * 3);
         read(image.data(), image.size());
-        for (const Op& op : model) {
-            maps.emplace_back(size_t(op.h) * op.w * op.c);
+        for (const Shape& s : shapes) {
+            maps.emplace_back(size_t(s.h) * size_t(s.w) * size_t(s.c));
             read(maps.back().data(), maps.back().size() * 4);
         }
     }
 };
 
+// The same bits, or NaN on both sides: which NaN differs between processors.
 bool equal(const float* a, const float* b, size_t count) {
     for (size_t i = 0; i < count; i++)
-        if (!(a[i] == b[i] || (a[i] != a[i] && b[i] != b[i]))) return false;
+        if (std::memcmp(a + i, b + i, 4) != 0 && !(a[i] != a[i] && b[i] != b[i])) return false;
     return true;
 }
 
-void check(const Case& c, int number, const Kernels& kernels, int threads) {
-    Engine engine(c.model, kernels, threads);
+void check(const Case& c, int number, const Kernels& kernels, int threads, Goal goal) {
+    Engine engine(c.records, c.shapes, kernels, threads, goal);
     std::vector<std::vector<float>> made;
     std::vector<float*> to;
     for (const auto& map : c.maps) made.emplace_back(map.size());
@@ -118,7 +122,8 @@ int main(int argc, char** argv) {
         const Case c(ops);
         for (const Isa* isa = isas(); isa->kernels; isa++)
             if (isa->supported)
-                for (int threads = 1; threads <= 4; threads++) check(c, number, *isa->kernels, threads);
+                for (int threads = 1; threads <= 4; threads++) 
+                    for (const Goal goal : {Goal::time, Goal::memory}) check(c, number, *isa->kernels, threads, goal);
     }
     std::printf("%d programs:", number);
     for (const Isa* isa = isas(); isa->kernels; isa++) std::printf(" %s%s", isa->kernels->name, isa->supported ? "" : " (not run)");

@@ -11,6 +11,7 @@ python=${PYTHON:-python3}
 # Not optimised under sanitizers: the compiler takes minutes for kernels that are inlined and instrumented.
 build=build/test
 mkdir -p "$build"
+rm -f "$build/$mode"-*.o
 
 cxx=${CXX:-g++} run=
 case $mode in
@@ -23,11 +24,11 @@ esac
 
 PYTHONPATH=src "$python" tests/native_vectors.py "$build/vectors"
 jobs=
-for source in native/*.cpp native/test/core_test.cpp; do
-  case $source in native/bind.cpp) continue ;; esac
+for source in native/*.cpp native/kernels/*.cpp native/ops/*.cpp native/plan/*.cpp native/test/core_test.cpp; do
+  case $source in native/bind*.cpp) continue ;; esac
   # shellcheck disable=SC2086
   "$cxx" -std=c++17 -ffp-contract=off -Wall -Wextra -Wno-maybe-uninitialized $flags -Inative -c "$source" \
-    -o "$build/$mode-$(basename "$source" .cpp).o" &
+    -o "$build/$mode-$(echo "${source%.cpp}" | tr / -).o" &
   jobs="$jobs $!"
 done
 for job in $jobs; do wait "$job"; done

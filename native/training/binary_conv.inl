@@ -184,7 +184,7 @@ static void forward(const BinaryConv& conv, float* out) {
         const size_t p = size_t(stage) / 3;
         float* own = scratch + thread * kForwardPixels * inputs;
         if (p == conv.branches)
-            return combine<Y>(conv, scale, offset, Range(blocks, parts - 1 - piece, parts), own, out);
+            return combine<Y>(conv, scale, offset, Range(blocks, mirrored(piece, parts, threads), parts), own, out);
         const Branch& branch = conv.branch[p];
         if (stage % 3 == 0) {
             if (piece < panels) return weight_table<V, T>(conv, branch.weight, piece, table + piece * groups * kTable);
@@ -479,91 +479,97 @@ static void pack_weights(const BinaryConv& conv, const float* weight, size_t gro
                 j < inputs ? weight[o * inputs + j] : 0.0f;
 }
 
+// The weights' gradient is a sum over all pixels: lanes of blocks have sums of their own, which are added in the end. How many is a
+// matter of the shape alone, not of threads, or bits would depend on them. One where sums are large or pixels few.
+static size_t weight_lanes(const BinaryConv& conv, size_t blocks) {
+    constexpr size_t most = 16, most_bytes = 4 << 20;
+    const size_t bytes = round_up(conv.channels, kLanes) * round_up(conv.inputs, kLanes) * sizeof(float);
+    return blocks < 2 * most || most * bytes > most_bytes ? 1 : least(most, blocks / 4);
+}
+
 template <class Y>
 static void backward(const BinaryConv& conv, const BinaryConvGradient& gradient) {
     const size_t channels = conv.channels, inputs = conv.inputs, branches = conv.branches,
                  threads = size_t(conv.threads);
     const size_t width = round_up(channels, kLanes), rounded = round_up(inputs, kLanes), panels = width / kLanes;
     const size_t blocks = units(conv.pixels, kBackwardPixels), groups = units(channels, kGroup);
-    const size_t chunks = units(channels, kSumChannels), parts = shares(blocks, conv.threads),
-                 size = (2 + branches) * channels;
-    // The weights' gradient is a sum over all pixels, so threads share it by panels of o. They follow the pixels a batch of blocks
-    // behind: while a panel takes in one batch's dy, the next batch's is made. Two batches stay in the cache.
-    const size_t dy_size = kBackwardPixels * width, index_size = kChunk * inputs;
-    const size_t batch =
-        threads == 1 ? 1 : least(blocks, 2 * threads + kBatchBytes / (branches * dy_size * sizeof(float)));
-    const size_t batches = units(blocks, batch);
+    const size_t chunks = units(channels, kSumChannels), biases = units(inputs, kSumChannels);
+    const size_t parts = shares(blocks, conv.threads), size = (2 + branches) * channels;
+    const size_t lanes = weight_lanes(conv, blocks), panel_size = rounded * kLanes,
+                 lane_size = branches * panels * panel_size;
+    // A lane goes from dy to dw block by block. Where there is but one and several threads, all blocks make their dy first, and
+    // then threads share the weights by panels of o: the same sums.
+    const bool by_panels = lanes == 1 && threads > 1;
+    const size_t dy_size = kBackwardPixels * width, index_size = kChunk * inputs, kept = by_panels ? blocks : threads;
     Buffer<float> scale(branches * channels), offset(branches * channels), folded(3 * branches * channels),
         zeros(inputs);
-    Buffer<float> block_sums(blocks * size), bias_sums(blocks * branches * inputs),
-        weight_sums(branches * width * rounded);
+    Buffer<float> block_sums(blocks * size), bias_sums(blocks * branches * inputs), weight_sums(lanes * lane_size);
     Buffer<float> packed(conv.binary_weights ? 0 : branches * round_up(inputs, kColumns) * channels);
     Buffer<uint8_t> index(conv.binary_weights ? branches * groups * inputs : 0),
-        pixel_index(2 * batch * branches * index_size);
+        pixel_index(kept * branches * index_size);
     const size_t scratch_size = BackwardScratch::floats(conv);
-    Buffer<float> dy(2 * batch * branches * dy_size), scratch(threads * scratch_size);
+    Buffer<float> dy(kept * branches * dy_size), scratch(threads * scratch_size);
     fill<float>(zeros, inputs, 0.0f);
     for (size_t thread = 0; thread < threads; thread++)  // channels past the end stay zero
-        fill(BackwardScratch(conv, scratch + thread * scratch_size).ds_t, kLanes * rounded, 0.0f);
+        fill(BackwardScratch(conv, scratch + thread * scratch_size).ds_t, panel_size, 0.0f);
     for (size_t p = 0; p < branches; p++)
         fold(conv.branch[p].norm, 0, channels, scale + p * channels, offset + p * channels);
     const Backward plan{scale, offset, folded, index, packed};
 
-    // Stages: sums of blocks and the weights; sums of all; then batch by batch; the end.
-    Buffer<int> pieces(batches + 3);
-    const size_t biases = units(inputs, kSumChannels);
-    pieces[0] = int(parts + branches * groups);
-    pieces[1] = int(chunks);
-    for (size_t i = 0; i < batches; i++)
-        pieces[2 + i] = int((i ? branches * panels : 0) + least(batch, blocks - i * batch));
-    pieces[2 + batches] = int(branches * panels + branches * biases);
-    // Blocks are taken from the last to the first: number i of batch j is this one.
-    const auto block_of = [&](size_t j, size_t i) { return blocks - 1 - (j * batch + i); };
-    const auto dy_of = [&](size_t j, size_t i) { return dy + (j % 2 * batch + i) * branches * dy_size; };
-    const auto index_of = [&](size_t j, size_t i) { return pixel_index + (j % 2 * batch + i) * branches * index_size; };
-    parallel(conv.threads, pieces, int(batches + 3), [&](int stage, size_t piece, size_t thread) {
+    const auto propagate_block = [&](size_t block, size_t slot, const BackwardScratch& own) {
+        propagate<Y>(conv, gradient, plan, block, own, dy + slot * branches * dy_size, dy_size,
+                     pixel_index + slot * branches * index_size, index_size, bias_sums + block * branches * inputs);
+    };
+    const auto add_block = [&](size_t block, size_t slot, size_t p, size_t panel, float* sums,
+                               const BackwardScratch& own) {
+        const size_t n = least(kBackwardPixels, conv.pixels - block * kBackwardPixels), at = slot * branches + p;
+        weight_gradient(conv, n, dy + at * dy_size + panel * kLanes, pixel_index + at * index_size, own.table, sums);
+    };
+    const int pieces[] = {int(parts), int(chunks + branches * groups), int(by_panels ? blocks : lanes),
+                          int(branches * panels + branches * biases)};
+    parallel(conv.threads, pieces, 4, [&](int stage, size_t piece, size_t thread) {
         const BackwardScratch own(conv, scratch + thread * scratch_size);
         if (stage == 0) {
-            if (piece >= parts) {
-                const size_t p = (piece - parts) / groups, group = (piece - parts) % groups;
-                return pack_weights(conv, conv.branch[p].weight, group, zeros, index + p * groups * inputs,
-                                    packed + p * round_up(inputs, kColumns) * channels);
-            }
             const Range range(blocks, piece, parts);
             for (size_t block = range.begin; block < range.end; block++)
                 reduce<Y>(conv, scale, offset, gradient.out, block, own.x, block_sums + block * size);
-            return;
-        }
-        if (stage == 1) {
+        } else if (stage == 1 && piece < chunks) {
             const size_t k = piece * kSumChannels;
-            return sum_blocks(conv, gradient, block_sums, blocks, k, least(k + kSumChannels, channels), folded);
-        }
-        const size_t j = size_t(stage) - 2;
-        if (j > 0 && piece < branches * panels) {
-            const size_t p = piece / panels, panel = piece % panels;
-            float* sums = weight_sums + (p * panels + panel) * rounded * kLanes;
-            if (j == 1) fill(sums, rounded * kLanes, 0.0f);
-            for (size_t i = 0; i < least(batch, blocks - (j - 1) * batch); i++) {
-                const size_t n = least(kBackwardPixels, conv.pixels - block_of(j - 1, i) * kBackwardPixels);
-                weight_gradient(conv, n, dy_of(j - 1, i) + p * dy_size + panel * kLanes,
-                                index_of(j - 1, i) + p * index_size, own.table, sums);
+            sum_blocks(conv, gradient, block_sums, blocks, k, least(k + kSumChannels, channels), folded);
+        } else if (stage == 1) {
+            const size_t p = (piece - chunks) / groups, group = (piece - chunks) % groups;
+            pack_weights(conv, conv.branch[p].weight, group, zeros, index + p * groups * inputs,
+                         packed + p * round_up(inputs, kColumns) * channels);
+        } else if (stage == 2 && by_panels) {
+            propagate_block(piece, piece, own);
+        } else if (stage == 2) {
+            float* sums = weight_sums + piece * lane_size;
+            fill(sums, lane_size, 0.0f);
+            const Range range(blocks, piece, lanes);
+            for (size_t block = range.end; block-- > range.begin;) {
+                propagate_block(block, thread, own);
+                for (size_t i = 0; i < branches * panels; i++)
+                    add_block(block, thread, i / panels, i % panels, sums + i * panel_size, own);
             }
-            if (j == batches) write_weight_gradient(conv, conv.branch[p], gradient.branch[p], panel, sums, own.ds);
-            return;
+        } else if (piece < branches * panels) {
+            const size_t p = piece / panels, panel = piece % panels;
+            float* __restrict sums = weight_sums + piece * panel_size;
+            if (by_panels) {
+                fill(sums, panel_size, 0.0f);
+                for (size_t block = blocks; block-- > 0;) add_block(block, block, p, panel, sums, own);
+            }
+            for (size_t lane = 1; lane < lanes; lane++)
+                for (size_t i = 0; i < panel_size; i++) sums[i] += sums[lane * lane_size + i];
+            write_weight_gradient(conv, conv.branch[p], gradient.branch[p], panel, sums, own.ds);
+        } else {
+            const size_t p = (piece - branches * panels) / biases,
+                         k = (piece - branches * panels) % biases * kSumChannels;
+            const size_t count = least(kSumChannels, inputs - k);
+            double sum[kSumChannels] = {};
+            for (size_t block = blocks; block-- > 0;)
+                for (size_t i = 0; i < count; i++) sum[i] += bias_sums[(block * branches + p) * inputs + k + i];
+            for (size_t i = 0; i < count; i++) gradient.branch[p].bias[k + i] = float(sum[i]);
         }
-        if (j > 0) piece -= branches * panels;
-        if (j < batches) {
-            const size_t block = block_of(j, piece);
-            propagate<Y>(conv, gradient, plan, block, own, dy_of(j, piece), dy_size, index_of(j, piece), index_size,
-                         bias_sums + block * branches * inputs);
-            return;
-        }
-        const size_t p = piece / biases, k = piece % biases * kSumChannels;
-        const size_t count = least(kSumChannels, inputs - k);
-        double sum[kSumChannels] = {};
-        for (size_t block = blocks; block-- > 0;)
-            for (size_t i = 0; i < count; i++) sum[i] += bias_sums[(block * branches + p) * inputs + k + i];
-        for (size_t i = 0; i < count; i++) gradient.branch[p].bias[k + i] = float(sum[i]);
     });
 }
 

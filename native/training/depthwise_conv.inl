@@ -123,7 +123,7 @@ static void forward(const DepthwiseConv& conv, float* out) {
             merge<float>(conv.norm, conv.training, records, conv.images, pixels, channels, k, end - k);
             fold(conv.norm, k, end, scale, offset);
         } else {
-            const Range images(conv.images, parts - 1 - piece, parts);
+            const Range images(conv.images, mirrored(piece, parts, threads), parts);
             for (size_t m = images.end * pixels; m-- > images.begin * pixels;) {
                 const float *y = conv.y + m * channels, *s = scale, *o = offset, *slope = conv.slope;
                 float* __restrict to = out + m * channels;
@@ -230,7 +230,7 @@ static void backward(const DepthwiseConv& conv, const DepthwiseConvGradient& gra
                 fold_gradient(conv.norm, conv.training, k + i, double(all), sums[1][i], t, a, b, c);
             }
         } else if (stage == 2) {
-            const size_t image = conv.images - 1 - piece;
+            const size_t image = mirrored(piece, conv.images, threads);
             const Padded x(conv.height, conv.width, channels, padded + thread * (x_size + dy_size));
             const Padded dy(height, width, channels, x.data + x_size);
             if (!cleared[thread]) x.clear(), dy.clear();

@@ -15,8 +15,6 @@ constexpr size_t kTable = 16 * kRow;    // bytes of one group's sixteen sums
 constexpr size_t kChunk = 16;           // groups summed at once: 16 KB of table in L1, and int8 sums stay within +-64
 constexpr size_t kForwardPixels = 256;  // enough that streaming a wide layer's table from L3 is hidden
 constexpr size_t kBackwardPixels = kChunk * kGroup;
-constexpr size_t kBatchBytes =
-    512 << 10;  // of dy on its way from one thread to another: with its double, what L2 and L3 hold easily
 constexpr size_t kLanes = kRow / sizeof(float);
 constexpr size_t kMomentsPixels = 64;  // float sums stay short; longer ones are double
 
@@ -51,6 +49,15 @@ struct Range {
 
 // How many pieces `count` equal units are worth: enough that threads which are interrupted do not keep the others waiting.
 BCNN_INLINE size_t shares(size_t count, int threads) { return threads == 1 ? 1 : least(count, 8 * size_t(threads)); }
+
+// Piece `i` of a stage that goes backwards through what a thread did in the stage before: see `run_stages` for its share.
+BCNN_INLINE size_t mirrored(size_t i, size_t pieces, size_t threads) {
+    for (size_t t = 0; t < threads; t++) {
+        const Range share(pieces, t, threads);
+        if (i < share.end) return share.begin + share.end - 1 - i;
+    }
+    return i;
+}
 
 // work(stage, piece, thread) for every piece of every stage; a stage begins when the one before it is done.
 template <class Work>

@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -18,6 +20,11 @@ struct Team {
     std::mutex busy;
     std::unique_ptr<Pool> pool;
     int threads = 0;
+};
+
+struct alignas(64) Queue {  // a thread's share of a stage
+    std::atomic<int> next{0};
+    int end = 0;
 };
 
 Team*& team() {
@@ -44,8 +51,21 @@ void run_stages(int threads, const int* pieces, int stages, Piece piece, const v
         own.pool = std::make_unique<Pool>(threads);
         own.threads = threads;
     }
-    own.pool->run(std::vector<int>(pieces, pieces + stages),
-                  [&](int stage, int i, int thread) { piece(work, stage, i, thread); });
+    // A thread has the same share of every stage, so the maps it reads are mostly in its own caches: between cores of one machine a
+    // line may take as long as from memory. Only when its share is done does it take pieces of others.
+    std::vector<Queue> queues(size_t(stages) * threads);
+    for (int stage = 0; stage < stages; stage++)
+        for (int t = 0; t < threads; t++) {
+            Queue& queue = queues[size_t(stage) * threads + t];
+            queue.next = int(int64_t(pieces[stage]) * t / threads);
+            queue.end = int(int64_t(pieces[stage]) * (t + 1) / threads);
+        }
+    own.pool->run(std::vector<int>(stages, threads), [&](int stage, int, int thread) {
+        for (int t = 0; t < threads; t++) {
+            Queue& queue = queues[size_t(stage) * threads + (thread + t) % threads];
+            for (int i; (i = queue.next++) < queue.end;) piece(work, stage, i, thread);
+        }
+    });
 }
 
 void* allocate(size_t bytes) {

@@ -82,9 +82,9 @@ def eager(job: Job) -> Rival:
     _threads(job)
     runs = {name: _call(_FromBytes(job.network, layout), job.image) for name, layout in LAYOUTS.items()}
     best = _fastest(runs, job.threads)
-    from bcnn.program.compare import compare, first_difference
+    from bcnn.program.compare import compare
 
-    differ = first_difference(compare(job.network, job.program, job.image, MEAN, STD))
+    differ = compare(job.network, job.program, job.image, MEAN, STD).first
     if differ is not None:
         raise WrongResultError(f"torch and program differ at {differ.name} by {differ.error:.1e}")
     _check_logits(job, runs[best]())

@@ -48,7 +48,7 @@ def quickstart(
     from bcnn.data import open_data
     from bcnn.deploy import verify_torch
     from bcnn.files import write_atomic
-    from bcnn.program.compare import normalised
+    from bcnn.program.lower import normalised
     from bcnn.train.interrupt import Stopped
     from bcnn.train.recipes import recipe
     from bcnn.train.run import RunFolder

@@ -35,10 +35,28 @@ PRODUCTS = ("convolution", "mm", "addmm", "bmm", "baddbmm", "mv", "dot")
 ADDS = ("add", "sub", "rsub")
 MULTS = ("mul", "div", "neg", "reciprocal")
 NORMS = ("native_batch_norm", "_native_batch_norm_legit_no_training")
-CURVES = (
-    "relu relu6 hardtanh clamp clamp_min clamp_max _prelu_kernel leaky_relu sigmoid tanh hardsigmoid silu hardswish elu gelu abs exp "
-    "sqrt softplus mish"
-).split()
+CURVES = [
+    "relu",
+    "relu6",
+    "hardtanh",
+    "clamp",
+    "clamp_min",
+    "clamp_max",
+    "_prelu_kernel",
+    "leaky_relu",
+    "sigmoid",
+    "tanh",
+    "hardsigmoid",
+    "silu",
+    "hardswish",
+    "elu",
+    "gelu",
+    "abs",
+    "exp",
+    "sqrt",
+    "softplus",
+    "mish",
+]
 
 
 def count_network(network: nn.Module, size: tuple[int, int], name: str = "") -> Node:
@@ -77,7 +95,11 @@ def _regions(graph: Graph, live: frozenset[Operation], own: dict[str, Counts]) -
         if node.op == "div" and out.tensor.dim() == 4 and (source := averaged(out)) is not None:
             pixels = math.prod(out.shape[2:])
             own[node.module] += Counts(adds=source.shape[1] * pixels, mults=out.shape[1] * pixels)
-            done |= {other for other in graph.nodes if source.index < (other.outputs or (out,))[0].index <= out.index and other.depends}
+            done |= {
+                other
+                for other in graph.nodes
+                if source.index < (other.outputs or (out,))[0].index <= out.index and other.depends
+            }
         elif (nodes := _sign(out)) is not None:
             own[node.module] += Counts(signs=out.tensor.numel())
             done.update(nodes)

@@ -19,7 +19,20 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 # Their result depends on the shape of what they are given, not on its values.
-BY_SHAPE = frozenset("zeros_like ones_like full_like empty_like rand_like randn_like new_zeros new_ones new_full new_empty".split())
+BY_SHAPE = frozenset(
+    [
+        "zeros_like",
+        "ones_like",
+        "full_like",
+        "empty_like",
+        "rand_like",
+        "randn_like",
+        "new_zeros",
+        "new_ones",
+        "new_full",
+        "new_empty",
+    ]
+)
 
 
 @dataclass(eq=False)
@@ -45,7 +58,7 @@ class Node:
 
     index: int
     op: str  # aten name without overload: "convolution"
-    function: Callable[..., Any]
+    function: Any  # the overload, to be called again
     args: tuple[Any, ...]  # with Values where tensors were
     kwargs: dict[str, Any]
     outputs: tuple[Value, ...]
@@ -159,11 +172,11 @@ def writes(function: Any) -> bool:
     return bool(function._schema.arguments and function._schema.arguments[0].is_write)
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Values are found by the tensor object; every object seen is kept, so that no two share an id."""
 
     def __init__(self, stack: list[str]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.stack = stack
         self.nodes: list[Node] = []
         self.values: dict[int, Value] = {}

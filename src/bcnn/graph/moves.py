@@ -16,12 +16,34 @@ from torch import Tensor
 from bcnn.graph.capture import Graph, Node, Value
 from bcnn.graph.step import RESHAPES
 
-MOVES = frozenset(
-    "cat slice select split split_with_sizes unbind stack permute transpose t expand index_select channel_shuffle chunk repeat "
-    "index _reshape_alias as_strided native_channel_shuffle".split()
-) | RESHAPES
+MOVES = (
+    frozenset(
+        [
+            "cat",
+            "slice",
+            "select",
+            "split",
+            "split_with_sizes",
+            "unbind",
+            "stack",
+            "permute",
+            "transpose",
+            "t",
+            "expand",
+            "index_select",
+            "channel_shuffle",
+            "chunk",
+            "repeat",
+            "index",
+            "_reshape_alias",
+            "as_strided",
+            "native_channel_shuffle",
+        ]
+    )
+    | RESHAPES
+)
 # A copy, or the value itself.
-SAME = frozenset("clone detach alias lift_fresh dropout contiguous".split())
+SAME = frozenset(["clone", "detach", "alias", "lift_fresh", "dropout", "contiguous"])
 
 
 def unmoved(value: Value) -> Value:
@@ -56,7 +78,7 @@ def moved(value: Value) -> tuple[Value, NDArray[np.int64]] | None:
             index = _channels(value, source, nodes)
             if index is not None:
                 found = source, index
-                if source.readers and len({r for r in source.readers} - set(nodes)) > 0:
+                if source.readers and set(source.readers) - set(nodes):
                     break
     return found
 
@@ -68,7 +90,12 @@ def _sources(value: Value) -> Iterator[tuple[Value, list[Node]]]:
     while True:
         latest = max(frontier, key=lambda v: v.index)
         node = latest.node
-        if node is None or latest.written_in_part or node.op not in MOVES | SAME or any(v.constant for v in node.inputs):
+        if (
+            node is None
+            or latest.written_in_part
+            or node.op not in MOVES | SAME
+            or any(v.constant for v in node.inputs)
+        ):
             return
         nodes.insert(0, node)
         frontier = (frontier - set(node.outputs)) | set(node.depends)

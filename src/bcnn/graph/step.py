@@ -22,12 +22,60 @@ from bcnn.graph.capture import BY_SHAPE, Node, Value
 
 # Operations that work value by value, with constants that spread over pixels.
 POINTWISE = frozenset(
-    "add sub rsub mul div neg abs sign sgn ge gt le lt eq ne where _to_copy clone detach alias lift_fresh clamp clamp_min clamp_max "
-    "hardtanh relu relu6 leaky_relu _prelu_kernel sigmoid tanh native_batch_norm _native_batch_norm_legit_no_training index_put "
-    "masked_fill copy heaviside minimum maximum pow logical_not bitwise_not hardsigmoid round floor ceil reciprocal sqrt exp".split()
+    [
+        "add",
+        "sub",
+        "rsub",
+        "mul",
+        "div",
+        "neg",
+        "abs",
+        "sign",
+        "sgn",
+        "ge",
+        "gt",
+        "le",
+        "lt",
+        "eq",
+        "ne",
+        "where",
+        "_to_copy",
+        "clone",
+        "detach",
+        "alias",
+        "lift_fresh",
+        "clamp",
+        "clamp_min",
+        "clamp_max",
+        "hardtanh",
+        "relu",
+        "relu6",
+        "leaky_relu",
+        "_prelu_kernel",
+        "sigmoid",
+        "tanh",
+        "native_batch_norm",
+        "_native_batch_norm_legit_no_training",
+        "index_put",
+        "masked_fill",
+        "copy",
+        "heaviside",
+        "minimum",
+        "maximum",
+        "pow",
+        "logical_not",
+        "bitwise_not",
+        "hardsigmoid",
+        "round",
+        "floor",
+        "ceil",
+        "reciprocal",
+        "sqrt",
+        "exp",
+    ]
 )
 # The same values in the same order, in another shape.
-RESHAPES = frozenset("view _unsafe_view reshape flatten squeeze unsqueeze".split())
+RESHAPES = frozenset(["view", "_unsafe_view", "reshape", "flatten", "squeeze", "unsqueeze"])
 LARGEST = 3.4028234663852886e38  # of float32
 NEAR = 1e-3  # levels may be off by rounding: -1 - 0.3 + 0.3 is not -1, and with 100.3 it is further off
 
@@ -86,7 +134,8 @@ def pointwise(node: Node, value: Value) -> bool:
 def origins(value: Value) -> Iterator[tuple[Value, list[Node]]]:
     """Values that all of `value` is made from value by value, nearest first, each with the nodes between in order."""
     yield value, []
-    frontier, nodes = {value}, []
+    frontier: set[Value] = {value}
+    nodes: list[Node] = []
     while True:
         latest = max(frontier, key=lambda v: v.index)
         if latest.node is None or not pointwise(latest.node, latest):
@@ -105,7 +154,11 @@ def find_step(value: Value, live: frozenset[Node]) -> Step | None:
     for source, nodes in origins(value):
         if candidates and any(r not in candidates[-1][1] for r in candidates[-1][0].readers if r in live):
             break  # others read the source found before: it is a map anyway
-        if nodes and (made := function_of(source, nodes)) and any(levels_of(made, end) for end in (LARGEST, ordinary(source))):
+        if (
+            nodes
+            and (made := function_of(source, nodes))
+            and any(levels_of(made, end) for end in (LARGEST, ordinary(source)))
+        ):
             candidates.append((source, nodes))
     for source, nodes in reversed(candidates):
         if step := _step(value, source, nodes):
@@ -119,7 +172,15 @@ def _already_two_valued(value: Value) -> Step | None:
     node = value.node
     if levels is None or levels[0] == levels[1] or node is None or not node.depends:
         return None
-    if node.op not in ("max_pool2d_with_indices", "cat", "slice", "split", "upsample_nearest2d", "index_select", *RESHAPES):
+    if node.op not in (
+        "max_pool2d_with_indices",
+        "cat",
+        "slice",
+        "split",
+        "upsample_nearest2d",
+        "index_select",
+        *RESHAPES,
+    ):
         return None
     if any(two_levels(v.tensor) is None for v in node.depends):
         return None
@@ -165,7 +226,11 @@ def _step(value: Value, source: Value, nodes: list[Node]) -> Step | None:
     if source.node is not None and source.node.op == "constant_pad_nd" and source.tensor.dim() == 4:
         left, right, top, bottom, *more = [*source.node.args[1], 0, 0, 0, 0][:6]
         if not any(more):
-            padding, pad_value, inner = (top, left, bottom, right), float(source.node.arg(2, "value", 0) or 0), source.node.args[0]
+            padding, pad_value, inner = (
+                (top, left, bottom, right),
+                float(source.node.arg(2, "value", 0) or 0),
+                source.node.args[0],
+            )
     channels = source.shape[1]
     f = function_of(source, nodes)
     assert f is not None
@@ -181,7 +246,9 @@ def _step(value: Value, source: Value, nodes: list[Node]) -> Step | None:
     zeros = int(((recorded - middle).abs() <= near).sum())
     wrong = (made != (recorded >= middle)) & ((recorded - middle).abs() > near)
     # A vector unit may round batch norm otherwise than bisection's single values do; further away nothing may differ.
-    close = (source.tensor - threshold.reshape(spread)).abs() <= 2**-20 * threshold.abs().reshape(spread).clamp_min(1e-30)
+    close = (source.tensor - threshold.reshape(spread)).abs() <= 2**-20 * threshold.abs().reshape(spread).clamp_min(
+        1e-30
+    )
     if bool((wrong & ~close).any()):
         return None
     pad = f(torch.full((1, channels), pad_value))[0] >= middle if any(padding) else None
@@ -248,7 +315,13 @@ def _bisect(f: Function, end: float) -> tuple[Tensor, Tensor, float, float] | No
     threshold = torch.where(constant, torch.where(first >= middle, -LARGEST, LARGEST), threshold)
     falls = falls & ~constant
     # Only two levels on both sides of the threshold, too, or it is no step.
-    beside = torch.stack([torch.nextafter(threshold, torch.full_like(threshold, -end)), -threshold.abs() * 2 - 1, threshold.abs() * 2 + 1])
+    beside = torch.stack(
+        [
+            torch.nextafter(threshold, torch.full_like(threshold, -end)),
+            -threshold.abs() * 2 - 1,
+            threshold.abs() * 2 + 1,
+        ]
+    )
     beside = beside.clamp(-end, end)
     made, wanted = f(beside), torch.where((beside >= threshold) != falls, high, low)
     if bool((((made - wanted).abs() > near) & ((made - middle).abs() > near)).any()):

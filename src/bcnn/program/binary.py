@@ -6,7 +6,7 @@ however that was made. Sums of several on the same map (P branches, shifted bran
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,7 +75,11 @@ def behind_flatten(x: Value) -> Value:
     if best.tensor.dim() == 4:
         return best
     for source, nodes in origins(x):
-        if any(n.op in RESHAPES for n in nodes) and source.tensor.dim() == 4 and source.tensor.numel() == x.tensor.numel():
+        if (
+            any(n.op in RESHAPES for n in nodes)
+            and source.tensor.dim() == 4
+            and source.tensor.numel() == x.tensor.numel()
+        ):
             return source
     return best
 
@@ -139,7 +143,10 @@ def _binary_of(lowering: Lowering, value: Value) -> Binary | None:
     padding = kinds[0] if kinds else (0, 0, 0, 0)
     pad = _pad_bits(lowering, found.node, step, outer, outer_value, found.padded)
     if pad is None and any(p > 0 for p in padding) and step.middle:
-        raise lowering.error(found.node, f"its input has the values {step.low:g} and {step.high:g} and zeros around the map: pad with one of them")
+        raise lowering.error(
+            found.node,
+            f"its input has the values {step.low:g} and {step.high:g} and zeros around the map: pad with one of them",
+        )
     source, reads = lowering.replicated(step.source)
     bits = found.weight >= 0
     made, inner = bits.shape[:2]
@@ -149,7 +156,9 @@ def _binary_of(lowering: Lowering, value: Value) -> Binary | None:
     level = float(step.half) * scale.numpy()
     offset, size = np.zeros(made), np.zeros(made)
     # Weights and levels that torch has only up to rounding: what compare must allow for, as magnitudes that round by so much.
-    size = size + float(step.half) * (found.weight.double().abs().flatten(1) - scale[:, None]).abs().sum(1).numpy() * 2**21
+    size = (
+        size + float(step.half) * (found.weight.double().abs().flatten(1) - scale[:, None]).abs().sum(1).numpy() * 2**21
+    )
     size = size + step.off * scale.numpy() * found.weight[0].numel() * 2**21
     if step.middle:
         extra = step.middle * found.weight.double().sum((1, 2, 3)).numpy()
@@ -178,7 +187,9 @@ def _pad_bits(
         if abs(value - level) <= near:
             return np.full(step.threshold.numel(), bit)
     if value != 0:
-        raise lowering.error(node, f"its map is padded with {value:g}, but has the values {step.low:g} and {step.high:g}")
+        raise lowering.error(
+            node, f"its map is padded with {value:g}, but has the values {step.low:g} and {step.high:g}"
+        )
     return None
 
 
@@ -199,7 +210,7 @@ class Summand:
 
     value: Value
     binary: Binary | None = None
-    affine: Folded = Folded()
+    affine: Folded = field(default_factory=Folded)
 
 
 def binary_terms(lowering: Lowering, value: Value) -> list[Any] | None:
@@ -219,7 +230,12 @@ def _summands(lowering: Lowering, value: Value) -> list[Summand]:
         node = at.node
         alone = at is value or not lowering.is_map(at)
         plain = node is not None and node.op == "add" and node.arg(2, "alpha", 1) == 1
-        if alone and plain and node is not None and all(isinstance(a, Value) and not a.constant and a.shape == at.shape for a in node.args[:2]):
+        if (
+            alone
+            and plain
+            and node is not None
+            and all(isinstance(a, Value) and not a.constant and a.shape == at.shape for a in node.args[:2])
+        ):
             wanted += [node.args[1], node.args[0]]
             continue
         out.append(_summand(lowering, at) if alone else Summand(at))
@@ -230,7 +246,8 @@ def _summand(lowering: Lowering, value: Value) -> Summand:
     """Back over affines that nobody else reads, to a binary convolution."""
     from bcnn.program.rules import ENDINGS
 
-    at, affines = value, []
+    at = value
+    affines: list[Folded] = []
     while at.node is not None and (at is value or not lowering.is_map(at)):
         if at.node.op in ("convolution", "addmm", "mm"):
             binary = binary_of(lowering, at)
@@ -272,7 +289,10 @@ def _binary(
     first = parts[0].binary
     assert first is not None
     made = first.term.bits.shape[0]
-    sizes = sum(_size(part.binary.term.affine.then(part.affine), made) for part in parts if part.binary)
+    sizes = np.zeros(made)
+    for part in parts:
+        if part.binary is not None:
+            sizes = sizes + _size(part.binary.term.affine.then(part.affine), made)
 
     def make(map_of: Resolve) -> o.Op:
         after = After()
@@ -286,9 +306,7 @@ def _binary(
             for index, part in enumerate(parts)
             if part.binary
         )
-        return o.BinaryConv(
-            map_of(first.source), first.reads, branches, first.window, first.groups, after.tuple(made)
-        )
+        return o.BinaryConv(map_of(first.source), first.reads, branches, first.window, first.groups, after.tuple(made))
 
     names = [part.binary.node.module for part in parts if part.binary]
     return Draft((first.source, *(other for other, _ in others), *reads), make, _common(names), sizes)
@@ -304,11 +322,24 @@ def _real(lowering: Lowering, value: Value, endings: list[Ending], reads: list[V
     if x.tensor.numel() != found.x.tensor.numel():
         x = found.x
     window = found.window
-    if x.node is not None and x.node.op == "constant_pad_nd" and not any(found.padded) and not float(x.node.arg(2, "value", 0) or 0):
+    if (
+        x.node is not None
+        and x.node.op == "constant_pad_nd"
+        and not any(found.padded)
+        and not float(x.node.arg(2, "value", 0) or 0)
+    ):
         left, right, top, bottom, *more = [*x.node.args[1], 0, 0, 0, 0][:6]
         if not any(more):
-            window, x = o.Window(window.kernel, window.stride, (top, left, bottom, right), window.dilation), x.node.args[0]
-    if found.node.op != "convolution" and reshaped(found.x) is not x and found.x.tensor.dim() == 2 and x.tensor.dim() == 4:
+            window, x = (
+                o.Window(window.kernel, window.stride, (top, left, bottom, right), window.dilation),
+                x.node.args[0],
+            )
+    if (
+        found.node.op != "convolution"
+        and reshaped(found.x) is not x
+        and found.x.tensor.dim() == 2
+        and x.tensor.dim() == 4
+    ):
         x = reshaped(found.x) if reshaped(found.x).tensor.dim() == 4 else _flattened(lowering, found, x)
     source, count = lowering.replicated(x)
     weight = found.weight.double().permute(2, 3, 1, 0).numpy()  # O,I,kh,kw -> kh,kw,I,O
@@ -323,15 +354,17 @@ def _real(lowering: Lowering, value: Value, endings: list[Ending], reads: list[V
         front = Folded(None, bias).then(after.front)
         scaled = weight if front.scale is None else weight * front.scale
         offset = np.zeros(made) if front.offset is None else np.broadcast_to(front.offset, made)
-        if source.tensor.dim() == 2 or (source.shape[2:] == (1, 1) and window.kernel == (1, 1) and found.groups == 1):
-            if count == source.shape[1]:
-                return o.Linear(map_of(source), single(scaled[0, 0]), single(offset), after.tuple(made))
+        one_pixel = source.tensor.dim() == 2 or (source.shape[2:] == (1, 1) and window.kernel == (1, 1))
+        if one_pixel and found.groups == 1 and count == source.shape[1]:
+            return o.Linear(map_of(source), single(scaled[0, 0]), single(offset), after.tuple(made))
         return o.Conv(map_of(source), count, single(scaled), single(offset), window, found.groups, after.tuple(made))
 
     for ending in endings:
         if not isinstance(ending, Folded):
             break
-        size = (size if ending.scale is None else size * np.abs(ending.scale)) + (0 if ending.size is None else ending.size)
+        size = (size if ending.scale is None else size * np.abs(ending.scale)) + (
+            0 if ending.size is None else ending.size
+        )
     return Draft((source, *reads), make, found.node.module, size)
 
 

@@ -54,7 +54,9 @@ def compare(
 ) -> Comparison:
     """A network whose operations are not those of the program is a `UserError`."""
     lowering = Lowering(network, image, mean, std)
-    for index, (mine, other) in enumerate(zip(_kinds(lowering.ops, lowering.names), _kinds(program.ops, program.names), strict=False)):
+    for index, (mine, other) in enumerate(
+        zip(_kinds(lowering.ops, lowering.names), _kinds(program.ops, program.names), strict=False)
+    ):
         if mine != other:
             raise UserError(f"op {index} of the program is {other}, but the network has {mine} there")
     if len(lowering.ops) != len(program.ops):

@@ -8,6 +8,7 @@ operation reads are never maps. Then the drafts are written down in the order of
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from bcnn.errors import UserError
 from bcnn.graph.capture import Graph, Node, Value, capture
-from bcnn.graph.moves import MOVES, intensity, moved, reshaped, unmoved
+from bcnn.graph.moves import MOVES, intensity, moved, reshaped
 from bcnn.graph.step import Step, find_step, two_levels
 from bcnn.program import ops as o
 from bcnn.program import rules
@@ -93,6 +94,8 @@ class Lowering:
     ) -> None:
         scale, offset = input_affine(mean, std)
         self.network = type(network).__name__
+        if any(p.device.type != "cpu" or p.dtype != torch.float32 for p in network.parameters()):
+            network = copy.deepcopy(network).float().cpu()
         self.graph: Graph = capture(network, normalised(image[None], mean, std))
         self.notes: list[str] = []
         self.drafts: dict[Value, Draft] = {}
@@ -104,7 +107,8 @@ class Lowering:
         found = intensity(self.graph)
         weights = None if found is None else single(found[1])
         first = image_value if found is None else found[0]
-        op = o.Input(*image.shape[:2], single(scale), single(offset), weights)
+        height, width = image.shape[:2]
+        op = o.Input(height, width, single(scale), single(offset), weights)
         self.drafts[first] = Draft((), lambda _: op, found[0].node.module if found and found[0].node else "")
         if found:
             index = np.arange(3, dtype=np.int32)

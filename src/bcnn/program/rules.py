@@ -35,7 +35,9 @@ def draft(lowering: Lowering, value: Value) -> Draft:
     while True:
         at = unmoved(at)
         if at.written_in_part:
-            raise lowering.error(at.node, "a part of this tensor is written in place; write it without `[...] =` or `out=`")
+            raise lowering.error(
+                at.node, "a part of this tensor is written in place; write it without `[...] =` or `out=`"
+            )
         if at is not value and lowering.is_map(at):
             break
         if at.node is None or lowering.step(at) is not None:
@@ -61,7 +63,7 @@ def _base(lowering: Lowering, value: Value, at: Value, after: list[Ending], read
     from bcnn.program.lower import Draft
 
     step = lowering.step(at)
-    if step is not None and not step.padding == (0, 0, 0, 0):
+    if step is not None and step.padding != (0, 0, 0, 0):
         step = None
     fresh = at is value or not lowering.is_map(at)
     if fresh and step is not None and step.source is not at:
@@ -78,7 +80,7 @@ def _base(lowering: Lowering, value: Value, at: Value, after: list[Ending], read
         if at.node.op in MOVES and not after:
             return _move(lowering, at)
     if after:
-        return pointwise(lowering, at if at.node is None else at, at, after, reads)
+        return pointwise(lowering, at, at, after, reads)
     if at is not value:  # a copy of a map
         return Draft((at,), lambda map_of: o.Select(map_of(at), np.arange(at.shape[1], dtype=np.int32)), "")
     raise lowering.error(at.node, "no rule lowers this operation" if at.node else "it is not computed from the image")
@@ -94,7 +96,11 @@ def pointwise(lowering: Lowering, at: Value, source: Value, after: list[Ending],
         folded.endings.append(Folded())  # so that nothing goes to the front: there is no op to fold it into
         for ending in after:
             folded.append(_now(ending, map_of))
-        if isinstance(folded.endings[0], Folded) and folded.endings[0].scale is None and folded.endings[0].offset is None:
+        if (
+            isinstance(folded.endings[0], Folded)
+            and folded.endings[0].scale is None
+            and folded.endings[0].offset is None
+        ):
             folded.endings.pop(0)
         return o.Pointwise(map_of(source), count, folded.tuple(count))
 
@@ -128,13 +134,17 @@ def per_channel(lowering: Lowering, node: Node, constant: Any, value: Value) -> 
 
 def _constant_map(lowering: Lowering, constant: Value, value: Value, full: bool) -> Value:
     """A constant that differs from pixel to pixel as a map of its own."""
-    from bcnn.program.lower import Draft
-
     shape = (1,) * (value.tensor.dim() - constant.tensor.dim()) + constant.shape
     tensor = constant.tensor.reshape(shape).float()
     tensor = tensor.expand(value.shape).contiguous() if full else tensor
-    op = o.Constant(np.ascontiguousarray(as_map(tensor)))
-    return lowering.virtual(value, tensor, Draft((), lambda _: op, value.node.module if value.node else ""))
+    return lowering.virtual(value, tensor, _constant_draft(tensor, value.node.module if value.node else ""))
+
+
+def _constant_draft(tensor: Tensor, module: str) -> Draft:
+    from bcnn.program.lower import Draft
+
+    op = o.Constant(as_map(tensor))
+    return Draft((), lambda _: op, module)
 
 
 def as_map(tensor: Tensor) -> o.Floats:
@@ -190,7 +200,11 @@ def choose_main(lowering: Lowering, left: Value, right: Value) -> tuple[Value, V
     def rank(value: Value) -> tuple[bool, bool, float]:
         value = unmoved(value)
         alone = not lowering.is_map(value) and value.node is not None
-        return alone, alone and value.node is not None and value.node.op not in BASES and value.node.op not in MOVES, value.index
+        return (
+            alone,
+            alone and value.node is not None and value.node.op not in BASES and value.node.op not in MOVES,
+            value.index,
+        )
 
     return (left, right) if rank(left) > rank(right) else (right, left)
 
@@ -330,13 +344,11 @@ def pool_window(lowering: Lowering, node: Node, value: Value) -> o.Window:
     dilation = pair(node.arg(4, "dilation")) if node.op.startswith("max") else (1, 1)
     x, made = node.args[0].shape[2:], value.shape[2:]
     # torch rounds the size down, or with ceil_mode up: the padding behind the map is what makes it come out.
-    behind = [
-        (made[i] - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1 - x[i] - (top, left)[i] for i in range(2)
-    ]
+    behind = [(made[i] - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1 - x[i] - (top, left)[i] for i in range(2)]
     return o.Window(kernel, stride, (top, left, behind[0], behind[1]), dilation)
 
 
-def _pooled(op: Callable[[int, o.Window], o.Op]) -> Callable[[Any, Node, Value], Any]:
+def _pooled(op: Callable[[int, o.Window], o.Op]) -> Callable[[Any, Node, Value], Draft]:
     def rule(lowering: Lowering, node: Node, value: Value) -> Draft:
         from bcnn.program.lower import Draft
 
@@ -395,7 +407,9 @@ def _mean(lowering: Lowering, node: Node, value: Value) -> Draft:
     x = node.args[0]
     dims = sorted(d % x.tensor.dim() for d in (node.arg(1, "dim") or range(x.tensor.dim())))
     if x.tensor.dim() != 4 or dims != [2, 3]:
-        raise lowering.error(node, f"a mean over dimensions {dims} of {x.shape} is not lowered; over height and width it is")
+        raise lowering.error(
+            node, f"a mean over dimensions {dims} of {x.shape} is not lowered; over height and width it is"
+        )
     source = whole_map(lowering, x)
     return Draft((source,), lambda map_of: o.GlobalAvgPool(map_of(source)), node.module)
 
@@ -451,18 +465,19 @@ def _more_channels(lowering: Lowering, node: Node, value: Value) -> Draft:
 
     x, pads, fill = node.args[0], [*node.args[1], 0, 0, 0, 0, 0, 0], float(node.arg(2, "value", 0) or 0)
     if any(pads[:4]) or any(pads[6:]) or min(pads[4:6]) < 0:
-        raise lowering.error(node, "a padded map is only lowered where a convolution reads it; else only channels are added")
+        raise lowering.error(
+            node, "a padded map is only lowered where a convolution reads it; else only channels are added"
+        )
     source = whole_map(lowering, x)
     parts = [source]
     for at, count in ((0, pads[4]), (len(parts) + 1, pads[5])):
         if count:
             tensor = torch.full((1, count, *x.shape[2:]), fill)
-            op = o.Constant(as_map(tensor))
-            parts.insert(at, lowering.virtual(value, tensor, Draft((), lambda _, op=op: op, node.module)))
+            parts.insert(at, lowering.virtual(value, tensor, _constant_draft(tensor, node.module)))
     return Draft(tuple(parts), lambda map_of: o.Concat(tuple(map_of(part) for part in parts)), node.module)
 
 
-BASES: dict[str, Callable[[Any, Node, Value], Any]] = {
+BASES: dict[str, Callable[[Any, Node, Value], Draft]] = {
     "max_pool2d_with_indices": _pooled(lambda source, window: o.MaxPool(source, window)),
     "avg_pool2d": _avg_pool,
     "mean": _mean,

@@ -213,13 +213,16 @@ class Sigmoid(Ending):
             e = e * r + np.float32(factor)
         finite = np.where(np.isnan(k), np.float32(0), k)  # NaN stays NaN by r
         power = ((finite.astype(np.int32) + 127) << 23).view(np.float32)
-        return one / (one + e * power)
+        made: Floats = one / (one + e * power)
+        return made
 
     def counts(self, shape: Shape) -> Counts:
         return Counts(prelus=shape[0] * shape[1] * shape[2])
 
     def absolute(self) -> Ending | None:
-        return Affine(None, np.ones(1, np.float32))  # its slope is a quarter at most, and what it rounds itself is below 1
+        return Affine(
+            None, np.ones(1, np.float32)
+        )  # its slope is a quarter at most, and what it rounds itself is below 1
 
 
 def check_endings(after: Sequence[Ending], shape: Shape, shapes: Sequence[Shape]) -> Shape:

@@ -117,7 +117,8 @@ class GlobalAvgPool(Op):
         x = maps[self.source]
         flat = x.reshape(-1, x.shape[-1])
         total = np.cumsum(flat, axis=0, dtype=np.float32)[-1]
-        return (total * np.float32(1 / len(flat))).reshape(1, 1, -1)
+        made: Floats = (total * np.float32(1 / len(flat))).reshape(1, 1, -1)
+        return made
 
     def counts(self, shapes: Sequence[Shape]) -> Counts:
         shape = shapes[self.source]

@@ -110,7 +110,9 @@ class Linear(Op):
         return own + count_endings(self.after, (1, 1, self.bias.size))
 
     def absolute(self, more: Floats) -> Op:
-        return replace(self, weight=np.abs(self.weight), bias=np.abs(self.bias) + more, after=absolute_endings(self.after))
+        return replace(
+            self, weight=np.abs(self.weight), bias=np.abs(self.bias) + more, after=absolute_endings(self.after)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +136,9 @@ class Pointwise(Op):
         return count_endings(self.after, self.shape(shapes))
 
     def absolute(self, more: Floats) -> Op:
-        return replace(self, after=(Affine(None, np.broadcast_to(more, self.reads).copy()), *absolute_endings(self.after)))
+        return replace(
+            self, after=(Affine(None, np.broadcast_to(more, self.reads).copy()), *absolute_endings(self.after))
+        )
 
 
 @dataclass(frozen=True, eq=False)

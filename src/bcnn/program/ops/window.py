@@ -62,8 +62,9 @@ class Window(Part):
         top, left, bottom, right = self.padding
         padded = np.empty((x.shape[0] + top + bottom, x.shape[1] + left + right, x.shape[2]), x.dtype)
         padded[...] = outside
-        inner = x[max(-top, 0) : x.shape[0] - max(-bottom, 0), max(-left, 0) : x.shape[1] - max(-right, 0)]
-        padded[max(top, 0) : max(top, 0) + inner.shape[0], max(left, 0) : max(left, 0) + inner.shape[1]] = inner
+        y0, x0 = max(-top, 0), max(-left, 0)
+        y1, x1 = max(min(x.shape[0] + bottom, x.shape[0]), y0), max(min(x.shape[1] + right, x.shape[1]), x0)
+        padded[y0 + top : y1 + top, x0 + left : x1 + left] = x[y0:y1, x0:x1]  # none of it, if all of the map is outside
         for ky in range(self.kernel[0]):
             for kx in range(self.kernel[1]):
                 y0, x0 = ky * self.dilation[0], kx * self.dilation[1]
