@@ -13,25 +13,28 @@ from collections.abc import Callable
 from pathlib import Path
 
 import programs
+import samples
 import tiny
 from bcnn.deploy import packfile
 from bcnn.errors import UserError
 from bcnn.nets import config as configs
-from bcnn.program import program as p
+from bcnn.program import ops
+from bcnn.program.program import Program
 
 Corpus = dict[str, bytes]
 
 
-def _pools(count: int, height: int, width: int) -> p.Program:
+def _pools(count: int, height: int, width: int) -> Program:
     """A chain of ops that do next to nothing, on a map of any shape."""
     draw = programs.Draw(0)
-    ops: list[p.Op] = [draw.input(height, width)]
-    ops += [p.AvgPool(index, 1) for index in range(count)]
-    ops += [p.GlobalAvgPool(count), p.Linear(count + 1, draw.floats(4, 2), draw.floats(2))]
-    return p.Program(tuple(ops), tuple(f"op{i}" for i in range(len(ops))))
+    made: list[ops.Op] = [draw.input(height, width)]
+    made += [ops.MaxPool(index, ops.Window()) for index in range(count)]
+    made += [ops.GlobalAvgPool(count), ops.Linear(count + 1, draw.floats(4, 2), draw.floats(2))]
+    return Program(tuple(made), tuple(f"op{i}" for i in range(len(made))))
 
 
-MAKERS: dict[str, Callable[[], p.Program]] = {
+MAKERS: dict[str, Callable[[], Program]] = {
+    "every-op": samples.every_op,
     "network": lambda: programs.of_config(tiny.NETWORK),
     "any-ops": lambda: programs.random_program(1, ops=6),
     "one-pixel": lambda: programs.random_program(2, height=1, width=1, ops=3, most_channels=33),
@@ -68,7 +71,7 @@ def containers() -> Corpus:
     return {
         "nothing": b"",
         "empty": joined("{}"),
-        "metadata": joined('{"__metadata__":{"format":"1"}}', b"x"),
+        "metadata": joined('{"__metadata__":{"format":"2"}}', b"x"),
         "bytes": joined(tensor("U8", [3], [0, 3]), b"abc"),
         "floats": joined(tensor("F32", [1, 2], [0, 8]), b"\0" * 8),
         "huge": joined(tensor("F32", [1 << 27, 1 << 27], [0, 8]), b"\0" * 8),

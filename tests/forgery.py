@@ -23,7 +23,7 @@ def parts(raw):
 def forged(header, program, data, text=None, header_text=None, hashes=None):
     """A file with offsets and hashes made right. `text` replaces the JSON of the program, `header_text` edits that of the header."""
     data = {**data, "program": (json.dumps(program) if text is None else text).encode("utf-8", "surrogatepass")}
-    data["hashes"] = right_hashes(program, data) if hashes is None else hashes
+    data["hashes"] = right_hashes(_parsed(data["program"]), data) if hashes is None else hashes
     start = 0
     for name, content in data.items():
         entry = header.setdefault(name, {"dtype": TYPES.get(name, "U8")})
@@ -37,6 +37,13 @@ def forged(header, program, data, text=None, header_text=None, hashes=None):
         start += len(content)
     encoded = json.dumps({name: entry for name, entry in header.items() if name in data or name == "__metadata__"})
     return joined((header_text(encoded) if header_text else encoded).encode(), b"".join(data.values()))
+
+
+def _parsed(text):
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def right_hashes(program, data):

@@ -68,12 +68,13 @@ def test_pack_does_not_overwrite_the_checkpoint(tmp_path, monkeypatch):
     assert (tmp_path / "weights").read_text() == "precious"
 
 
-def test_pack_of_a_network_with_real_weights_says_which_layer(tmp_path, monkeypatch):
+def test_pack_of_a_network_with_real_weights_says_that_nothing_is_binary(tmp_path, monkeypatch):
     network = samples.network()
-    network.weights = "real"
     standins.use_checkpoint(monkeypatch, network)
-    with pytest.raises(UserError, match=r"stem\.0\.conv1\.branches\.0"):
-        run("pack", "runs/tiny", "-o", tmp_path / "m.bcnn")
+    assert "No layer of this network is binary" not in run("pack", "runs/tiny", "-o", tmp_path / "m.bcnn").stderr
+    network.weights = "real"
+    assert "No layer of this network is binary" in run("pack", "runs/tiny", "-o", tmp_path / "m.bcnn").stderr
+    assert packfile.open_packed(tmp_path / "m.bcnn").sizes.binary_weights == 0
 
 
 def test_info_shows_ops_sizes_and_provenance(model):
@@ -130,7 +131,7 @@ def test_verify_with_a_checkpoint_and_data(model, photo, monkeypatch):
     standins.use_checkpoint(monkeypatch, samples.network())
     packfile.save(lower(samples.network(), samples.MEAN, samples.STD, ("a", "b", "c")), model)
     text = run("verify", model, "--checkpoint", "runs/tiny", "--data", photo.parent).output
-    assert "equal its modules up to rounding" in text
+    assert "equal torch's up to rounding" in text
     assert "1 of 1 images" in text
 
 

@@ -3,7 +3,7 @@
     pip install atheris            libFuzzer for Python; Linux on x86-64
     python -m tools.fuzz packed --runs 100000
 
-Targets: `container` (its reader alone), `packed` (a whole packed file), `program` (the op list inside one, with its hash made
+Targets: `container` (its reader alone), `packed` (a whole packed file), `program` (the op list inside one, with its hashes made
 right again, so that what stands behind the hash is reached), `network` and `settings` (configs), `checkpoint`. The seeds are
 those of tests/corpus.py. An exception other than `UserError`, more than ten seconds or two gigabytes is a finding:
 the fuzzer stops, and leaves the input in crash-*, timeout-* or oom-* in --finds, to become a test. `--keep` names a folder that
@@ -24,6 +24,7 @@ import atheris
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 with atheris.instrument_imports(include=["bcnn"]):
     import corpus
+    import forgery
     from bcnn.console import visible
     from bcnn.deploy import container, packfile
     from bcnn.errors import UserError
@@ -45,10 +46,8 @@ def plain_container(data: bytes, path: Path) -> object:
 
 def program(data: bytes, path: Path) -> object:
     """The text of a packed file's op list in a file that is right in everything else."""
-    found, _ = container.read_container(path.with_name("base"))
-    text = data.decode("utf-8", "replace")
-    metadata = {**found.metadata, "program": text, "hash": packfile.digest(text.encode())}
-    container.write_container(path, container.Container(metadata, found.tensors))
+    base = path.with_name("base").read_bytes()
+    path.write_bytes(forgery.forged(*forgery.parts(base), text=data.decode("utf-8", "replace")))
     return packfile.open_packed(path)
 
 
@@ -73,12 +72,11 @@ def checkpoint(data: bytes, path: Path) -> object:
 
 
 def texts(seeds: corpus.Corpus, folder: Path) -> corpus.Corpus:
-    """The op lists of packed files; the file of the first is the base of `program`."""
+    """The op lists of packed files; the file of `every-op` is the base of `program`."""
     made = {}
     for name, content in seeds.items():
-        (folder / "base").write_bytes(content)
-        made[name] = container.read_container(folder / "base")[0].metadata["program"].encode()
-    (folder / "base").write_bytes(seeds["words"])
+        made[name] = forgery.parts(content)[2]["program"]
+    (folder / "base").write_bytes(seeds["every-op"])
     return made
 
 

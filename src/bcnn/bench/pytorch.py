@@ -21,6 +21,7 @@ from bcnn.nets.bcnn import Network
 from bcnn.nets.binarize import sign
 from bcnn.nets.config import NetworkConfig
 from bcnn.nets.layers import Branch
+from bcnn.program.compare import compare
 from bcnn.program.lower import lower, normalised
 from bcnn.program.program import Program
 
@@ -82,8 +83,6 @@ def eager(job: Job) -> Rival:
     _threads(job)
     runs = {name: _call(_FromBytes(job.network, layout), job.image) for name, layout in LAYOUTS.items()}
     best = _fastest(runs, job.threads)
-    from bcnn.program.compare import compare
-
     differ = compare(job.network, job.program, job.image, MEAN, STD).first
     if differ is not None:
         raise WrongResultError(f"torch and program differ at {differ.name} by {differ.error:.1e}")

@@ -43,6 +43,8 @@ def pack(
     with err.status("Lowering and packing ..."):
         sizes = bcnn.pack(checkpoint, output)
     out.print(size_table(sizes))
+    if not sizes.binary_weights:
+        err.print("No layer of this network is binary: it was trained with real weights, and runs with them.")
     out.print(
         f"Wrote {escape(str(output))}. Next: bcnn verify {escape(str(output))} --checkpoint {escape(str(checkpoint))}",
         soft_wrap=True,  # a command to copy
