@@ -179,7 +179,11 @@ class _Random:
         for _ in range(self.whole(0, at_most)):
             same = [i for i, (h, w, k) in enumerate(self.shapes) if (h, w) == shape[:2] and k <= c]
             spread = [i for i, s in enumerate(self.shapes) if all(a in (1, b) for a, b in zip(s, shape, strict=True))]
-            kind = str(draw.rng.choice(["add", "add", "add", "gate", "affine", "prelu", "prelu", "relu", "clip", "sign", "sigmoid"]))
+            kind = str(
+                draw.rng.choice(
+                    ["add", "add", "add", "gate", "affine", "prelu", "prelu", "relu", "clip", "sign", "sigmoid"]
+                )
+            )
             if kind == "add" and same:
                 other = int(draw.rng.choice(same))
                 low = self.shapes[other][2]
@@ -224,7 +228,9 @@ class _Random:
             for _ in range(self.whole(1, 4))
         )
         if len(branches) > 1 and self.chance(0.5):  # the same bits for two
-            same = o.Branch(branches[0].threshold, *[getattr(branches[1], f) for f in ("weight", "scale", "offset", "pad", "shift")])
+            same = o.Branch(
+                branches[0].threshold, *[getattr(branches[1], f) for f in ("weight", "scale", "offset", "pad", "shift")]
+            )
             branches = (branches[0], same, *branches[2:])
         return o.BinaryConv(source, k, branches, window, groups, self.endings((*window.size(h, w), made)))
 
@@ -234,7 +240,9 @@ class _Random:
         groups, made = (k, k) if self.chance(0.3) else self.groups(k)
         limit = np.float32(1 / np.sqrt(window.taps * k / groups))
         weight = self.draw.floats(*window.kernel, k // groups, made) * limit
-        return o.Conv(source, k, weight, self.draw.floats(made), window, groups, self.endings((*window.size(h, w), made)))
+        return o.Conv(
+            source, k, weight, self.draw.floats(made), window, groups, self.endings((*window.size(h, w), made))
+        )
 
     def depthwise(self, source: int) -> o.Op:
         return self.draw.depthwise(source, self.reads(source), self.whole(1, 6), self.chance(0.5))

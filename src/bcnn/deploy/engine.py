@@ -130,7 +130,9 @@ class Engine:
     def predict(self, pictures: Picture | Sequence[Picture], top: int = 5) -> list[list[tuple[str, float]]]:
         """For every image the `top` likeliest classes with their probabilities; without class names, their numbers."""
         if self.program.shapes[-1][:2] != (1, 1):
-            raise UserError(f"the program ends in a map of {self.program.shapes[-1]}, not in classes; call the engine for its values")
+            raise UserError(
+                f"the program ends in a map of {self.program.shapes[-1]}, not in classes; call the engine for its values"
+            )
         logits = self(pictures).astype(np.float64)
         exp = np.exp(logits - logits.max(axis=1, keepdims=True))
         probabilities = exp / exp.sum(axis=1, keepdims=True)
@@ -180,4 +182,3 @@ def _rgb(picture: Any) -> Image.Image:
         return Image.fromarray(picture)
     got = f"{picture.dtype} {picture.shape}" if isinstance(picture, np.ndarray) else type(picture).__name__
     raise UserError(f"cannot read an image from {got}; give a uint8 array H,W,3, a PIL image or a path")
-
