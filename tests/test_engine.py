@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -165,7 +166,7 @@ def test_a_network_gives_the_interpreters_bits(prelu: str, branches: int) -> Non
 
 def test_levels_whose_weights_outgrow_the_cache_give_the_interpreters_bits() -> None:
     """Wide levels run op by op over whole maps and are split by channels; narrow ones by rows."""
-    check(of_config(bcnn.preset("imagenet").replace(image_size=64, classes=70)))
+    check(of_config(bcnn.preset("imagenet").replace(image_size=32, classes=70)))
 
 
 def test_a_map_wide_enough_for_several_strips_gives_the_interpreters_bits() -> None:
@@ -252,12 +253,25 @@ def chain(count: int, height: int, width: int) -> Program:
 
 
 @pytest.mark.parametrize("least_memory", [False, True])
-def test_a_program_of_very_many_ops_is_planned_without_recursion(least_memory: bool) -> None:
-    program = chain(46_000, 1, 1)
+def test_a_program_of_very_many_ops_is_planned_on_a_small_stack(least_memory: bool) -> None:
+    """46,000 ops overflowed a stack of 8 MB in the planner's recursion; these 9,000 have 256 kB."""
+    program = chain(9_000, 1, 1)
     image = picture(program)
-    for threads in (1, 2):
-        engine = Engine(program, threads=threads, least_memory=least_memory)
-        assert (engine.run(image) == Engine(chain(1, 1, 1)).run(image)).all()
+    logits = []
+
+    def work() -> None:
+        for threads in (1, 2):
+            logits.append(Engine(program, threads=threads, least_memory=least_memory).run(image))
+
+    before = threading.stack_size(256 << 10)
+    try:
+        thread = threading.Thread(target=work)
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    assert len(logits) == 2
+    assert all((made == Engine(chain(1, 1, 1)).run(image)).all() for made in logits)
 
 
 def test_planning_takes_time_and_memory_in_proportion_to_the_ops() -> None:
