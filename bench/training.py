@@ -170,12 +170,14 @@ def children(args: argparse.Namespace, count: int, *extra: str) -> list[Any]:
 
 def scaling(args: argparse.Namespace) -> dict[str, Any]:
     """Threads against one in a process; two processes against one, the best of three."""
+    threads = children(args, 1, "--part", "threads", "--threads", str(args.threads))[0]
+    if args.no_processes:
+        return threads
     found: dict[int, list[float]] = {1: [], 2: []}
     for _ in range(3):
         for count, rates in found.items():
             start = str(time.time() + 12)  # later than imports and a first step take
             rates.append(sum(children(args, count, "--part", "wall", "--start", start)))
-    threads = children(args, 1, "--part", "threads", "--threads", str(args.threads))[0]
     return {**threads, "processes_ratio": max(found[2]) / max(found[1])}
 
 
@@ -211,6 +213,7 @@ def main() -> None:
     parser.add_argument("--no-scaling", action="store_true", help="leave out two processes and two threads")
     parser.add_argument("--size", type=int, default=0, help="of the images, if not the network's own")
     parser.add_argument("--threads", type=int, default=2, help="to compare with one")
+    parser.add_argument("--no-processes", action="store_true", help="leave out two processes")
     parser.add_argument("--json", type=Path, help="write the results here too")
     for name, kind in (("part", str), ("variant", str), ("start", float)):  # for `children`
         parser.add_argument(f"--{name}", type=kind, help=argparse.SUPPRESS)
@@ -251,7 +254,8 @@ def report(args: argparse.Namespace) -> None:
         for count, (best, median) in found["images_per_second"].items():
             print(f"{count:10}{best:12.1f}{median:12.1f}")
         print(f"{'ratio':10}{found['ratio_best']:12.2f}{found['ratio_median']:12.2f}")
-        print(f"two processes: {found['processes_ratio']:.2f} times one")
+        if not args.no_processes:
+            print(f"two processes: {found['processes_ratio']:.2f} times one")
     if args.json:
         args.json.write_text(json.dumps(result, indent=2) + "\n")
 
