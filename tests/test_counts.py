@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import functools
+from dataclasses import asdict, fields
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+import strangers
 from bcnn import Level, NetworkConfig, UserError, preset
+from bcnn.count.captured import count_network
 from bcnn.count.conventions import CONVENTIONS, operations
 from bcnn.count.counts import Counts, count, peak_map_bytes
 from bcnn.nets import layers
 from bcnn.nets.bcnn import Decoder, Network
-from bcnn.program import program
+from bcnn.program.lower import lower
+from bcnn.program.program import Program
 
 torch.set_num_threads(1)
 
@@ -57,7 +60,8 @@ def test_imagenet_p1_to_the_last_digit() -> None:
         signs=15_654_912,
         prelus=16_407_552,
         weight_bytes=5_699_652,
-        map_bytes=84_956_064,
+        connected_macs=1_024_000,
+        map_bytes=84_153_248,
     )
     assert counts.real_macs - 3 * 224 * 224 == 36_247_552
     assert counts.real_ops == 93_548_544
@@ -76,7 +80,8 @@ def test_imagenet_p2_to_the_last_digit() -> None:
         signs=31_309_824,
         prelus=16_407_552,
         weight_bytes=6_994_756,
-        map_bytes=86_912_928,
+        connected_macs=1_024_000,
+        map_bytes=86_110_112,
     )
     assert counts.real_ops == 132_685_824
     assert counts.paper_param_bytes == 3_450_088
@@ -210,64 +215,77 @@ def test_elements_seen_by_hooks_agree(config: NetworkConfig) -> None:
 # --- memory: against a program of the same shapes ---------------------------------------------------------------------
 
 
-def program_of(config: NetworkConfig) -> program.Program:
-    """What the config lowers to, with zeros for values."""
-
-    def zeros(*shape: int) -> program.Floats:
-        return np.zeros(shape, np.float32)
-
-    ops: list[program.Op] = []
-
-    def add(op: program.Op) -> int:
-        ops.append(op)
-        return len(ops) - 1
-
-    def conv(source: int, shape: object, slope: bool, **more: object) -> int:
-        c = shape.channels  # type: ignore[attr-defined]
-        words = np.zeros((c, program.words(c)), np.uint32)
-        branch = program.Branch(zeros(c), words, zeros(c), zeros(c))
-        n = shape.branches * shape.filter**2  # type: ignore[attr-defined]
-        return add(program.BinaryConv(source, (branch,) * n, slope=zeros(c) if slope else None, **more))  # type: ignore[arg-type]
-
-    x = add(program.Input(*config.image_size, zeros(3), zeros(3), zeros(3) if config.intensity else None))
-    for shape in config.plan():
-        c = shape.channels
-        if c < shape.channels_in:
-            x = add(program.ChannelAvg(x, c))
-        conv1 = conv(x, shape, True)
-        depthwise = add(program.DepthwiseConv(conv1, zeros(3, 3, c), zeros(c), zeros(c), shape.stride))
-        if not shape.normal:
-            x = conv(add(program.AvgPool(x, shape.stride)), shape, False)
-        x = conv(depthwise, shape, True, add=x)
-    pooled = add(program.GlobalAvgPool(x))
-    add(program.Linear(pooled, zeros(config.channels_out, config.classes), zeros(config.classes)))
-    return program.Program(tuple(ops), tuple(str(i) for i in range(len(ops))))
+@functools.cache
+def program_of(config: NetworkConfig) -> Program:
+    """What a network of the config lowers to."""
+    torch.manual_seed(0)
+    return lower(Network(config), (0.5,) * 3, (0.25,) * 3)
 
 
-def test_weight_bytes_are_the_bytes_of_the_program_s_arrays(config: NetworkConfig) -> None:
-    total = 0
-    for op in program_of(config).ops:
-        parts = [op, *op.branches] if isinstance(op, program.BinaryConv) else [op]
-        total += sum(value.nbytes for part in parts for value in vars(part).values() if isinstance(value, np.ndarray))
-    assert count(config).counts.weight_bytes == total
+@pytest.fixture
+def small(config: NetworkConfig) -> NetworkConfig:
+    """The same at a size that lowers in a moment."""
+    return config.replace(image_size=[2 * config.stride] * 2) if config.image_size[0] > 32 else config
 
 
-def test_map_bytes_are_the_maps_and_sign_bits_a_program_writes(config: NetworkConfig) -> None:
-    lowered = program_of(config)
-    total = sum(4 * h * w * c for h, w, c in lowered.shapes)
-    for op, (h, w, _) in zip(lowered.ops, lowered.shapes, strict=True):
-        if isinstance(op, program.BinaryConv):
-            total += sum(4 * h * w * branch.weight.shape[1] for branch in op.branches)
-    assert count(config).counts.map_bytes == total
+def test_weight_bytes_are_the_bytes_of_the_program_s_arrays(small: NetworkConfig) -> None:
+    made = program_of(small)
+    pads = sum(b.pad.nbytes for op in made.ops for b in getattr(op, "branches", ()) if b.pad is not None)  # made of thresholds
+    assert count(small).counts.weight_bytes == sum(array.nbytes for op in made.ops for array in op.arrays()) - pads
 
 
-def test_peak_is_the_largest_sum_of_live_maps(config: NetworkConfig) -> None:
-    lowered = program_of(config)
-    last_use = list(range(len(lowered.ops)))
-    for index, op in enumerate(lowered.ops):
-        for source in (getattr(op, "source", None), getattr(op, "add", None)):
-            if source is not None:
-                last_use[source] = index
-    size = [4 * h * w * c for h, w, c in lowered.shapes]
+def test_map_bytes_are_the_maps_and_sign_bits_a_program_writes(small: NetworkConfig) -> None:
+    made = program_of(small)
+    total = sum(4 * h * w * c for h, w, c in made.shapes)
+    for op, (h, w, _) in zip(made.ops, made.shapes, strict=True):
+        total += sum(4 * h * w * branch.weight.shape[2] for branch in getattr(op, "branches", ()))
+    assert count(small).counts.map_bytes == total
+
+
+def test_peak_is_the_largest_sum_of_live_maps(small: NetworkConfig) -> None:
+    made = program_of(small)
+    last_use = list(range(len(made.ops)))
+    for index, op in enumerate(made.ops):
+        for source in op.maps_read():
+            last_use[source] = index
+    size = [4 * h * w * c for h, w, c in made.shapes]
     live = [sum(size[i] for i in range(step + 1) if last_use[i] >= step) for step in range(len(size))]
-    assert peak_map_bytes(config) == max(live)
+    assert peak_map_bytes(small) == max(live)
+
+
+# --- counted from a recorded pass: the second derivation ----------------------------------------------------------------
+
+
+def test_a_recorded_pass_counts_what_the_config_says(small: NetworkConfig) -> None:
+    by_config, captured = count(small).counts, count_network(Network(small).eval(), small.image_size).counts
+    for name in (field.name for field in fields(Counts)):
+        if not name.endswith("bytes"):  # those are the program's
+            assert getattr(captured, name) == getattr(by_config, name), name
+
+
+@pytest.mark.parametrize("name", strangers.STRANGERS)
+def test_products_of_any_network_are_those_of_torch_s_flop_counter(name: str) -> None:
+    network, size = strangers.stranger(name)
+    counts = count_network(network, size).counts
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        network(torch.randn(1, 3, *size))
+    assert 2 * (counts.binary_macs + counts.real_macs) == counter.get_total_flops()
+    assert counts.binary_params + counts.real_params == sum(p.numel() for p in network.parameters())
+    assert counts.binary_macs > 0
+    assert counts.signs > 0
+
+
+@pytest.mark.parametrize("name", ["birealnet-20-cifar", "xnornet-nin"])
+def test_binary_products_of_the_field_s_networks_are_the_published_ones(name: str) -> None:
+    from bcnn.nets import registry
+
+    published = {"birealnet-20-cifar": (267_264, 40_108_032), "xnornet-nin": (949_248, 207_618_048)}
+    found = registry.architecture(name)
+    counts = count_network(found.build(), found.size).counts
+    assert (counts.binary_params, counts.binary_macs) == published[name]
+
+
+def test_the_tree_of_a_recorded_pass_adds_up() -> None:
+    tree = count_network(strangers.stranger("residual")[0], (40, 32))
+    assert sum((leaf.own for leaf in tree.leaves()), Counts()) == tree.counts
+    assert [child.name for child in tree.children] == ["stem", "units", "fc"]

@@ -66,7 +66,7 @@ def count_network(network: nn.Module, size: tuple[int, int], name: str = "") -> 
 
 def count_graph(graph: Graph, name: str) -> Node:
     """The tree of modules that ran, each with what it did itself and its children."""
-    own: dict[str, Counts] = defaultdict(Counts)
+    own: dict[str, Counts] = defaultdict(Counts, {node.module: Counts() for node in graph.nodes})  # in the order of the pass
     binary: set[str] = set()
     live = frozenset(node for node in graph.nodes if node.depends)
     done = _regions(graph, live, own)

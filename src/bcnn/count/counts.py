@@ -116,7 +116,9 @@ def count_block(shape: Block) -> Node:
     ]
     if not shape.normal:
         # Replicas are bookkeeping, so the pooled map holds each channel once; the paper counts its adds for all of them.
-        pooled = Counts(adds=channels * pixels_in, map_bytes=4 * min(channels, shape.channels_in) * pixels)
+        # A 1x1 pool, as the stem's, makes no map at all.
+        map_bytes = 4 * min(channels, shape.channels_in) * pixels if shape.stride > 1 else 0
+        pooled = Counts(adds=channels * pixels_in, map_bytes=map_bytes)
         modules.append(Node(f"{shape.name}.pool", pooled, shape=small))
         modules.append(Node(f"{shape.name}.identity", _binary_conv(shape, pixels, prelu=False), shape=small))
     # The addition of the two paths is written over the map of conv3.
@@ -213,6 +215,7 @@ def peak_map_bytes(config: NetworkConfig) -> int:
             steps += [x + 2 * out]  # conv3
         else:
             pooled = min(block.channels_in, block.channels) * pixels
-            steps += [x + out + pooled, pooled + 2 * out, 3 * out]  # pool; identity module; conv3
+            pool = [x + out + pooled] if block.stride > 1 else []  # a 1x1 pool is no op: the identity module reads x
+            steps += [*pool, pooled + 2 * out, 3 * out]  # pool; identity module; conv3
         peak = max(peak, *steps)
     return 4 * max(peak, out + block.channels, block.channels + config.classes)  # the decoder's two modules
