@@ -18,7 +18,6 @@ from bcnn.errors import UserError
 from bcnn.program import ops
 from bcnn.program.bits import unpack_bits
 from bcnn.program.ops import Floats, Window
-from bcnn.program.fold import single
 
 
 def signs(branch: ops.Branch, channels: int) -> NDArray[np.int8]:
