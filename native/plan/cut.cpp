@@ -64,21 +64,26 @@ private:
     bool inseparable_ = false;
 };
 
+// Bytes of maps that a cut before op i makes whole.
+std::vector<double> crossing_bytes(const Network& net) {
+    const int n = int(net.ops.size());
+    std::vector<double> crossing(n + 1, 0);
+    for (int i = 0; i < n; i++) {
+        if (net.last_reader(i) == i) continue;
+        const double bytes = double(net.layouts[i].bytes(net.ops[i]->shape.h));
+        crossing[i + 1] += bytes;
+        crossing[net.last_reader(i) + 1] -= bytes;  // at most n: a reader is an op
+    }
+    for (int i = 1; i <= n; i++) crossing[i] += crossing[i - 1];
+    return crossing;
+}
+
 }  // namespace
 
 // A whole map is written and read; weights of a segment that fit L2 are streamed from there for each row, and from L3 if they do not.
-std::vector<int> cut(const Network& net, Goal goal) {
+std::vector<int> cut(const Network& net) {
     const int n = int(net.ops.size());
-    if (goal == Goal::memory) return {0, n};
-    std::vector<double> crossing(n + 1, 0);  // bytes of maps that a cut before op i makes whole
-    for (int i = 0; i < n; i++) {
-        const double moved = 2 * double(net.layouts[i].bytes(net.ops[i]->shape.h));
-        if (net.last_reader(i) == i) continue;
-        crossing[i + 1] += moved;
-        if (net.last_reader(i) < n) crossing[net.last_reader(i) + 1] -= moved;
-    }
-    for (int i = 1; i <= n; i++) crossing[i] += crossing[i - 1];
-
+    const std::vector<double> crossing = crossing_bytes(net);
     std::vector<double> best(n + 1, std::numeric_limits<double>::infinity());
     std::vector<int> from(n + 1, 0);
     best[0] = 0;
@@ -94,8 +99,9 @@ std::vector<int> cut(const Network& net, Goal goal) {
             by_row += double(op.weight_bytes()) * op.shape.h;
             const double weights = single ? once : once <= double(kWeightBudget) ? by_row * kL2Part : by_row;
             const double cost = weights + (net.shares > 1 ? kL3BytesPerNs * lost.nanoseconds(begin) : 0);
-            if (best[begin] + cost + crossing[begin] < best[end]) {
-                best[end] = best[begin] + cost + crossing[begin];
+            const double all = best[begin] + cost + 2 * crossing[begin];  // written and read
+            if (all < best[end]) {
+                best[end] = all;
                 from[end] = begin;
             }
         }
@@ -104,6 +110,22 @@ std::vector<int> cut(const Network& net, Goal goal) {
     while (cuts.back()) cuts.push_back(from[cuts.back()]);
     std::reverse(cuts.begin(), cuts.end());
     return cuts;
+}
+
+std::vector<std::vector<int>> memory_cuts(const Network& net) {
+    const int n = int(net.ops.size());
+    const std::vector<double> crossing = crossing_bytes(net);
+    const double most = *std::max_element(crossing.begin(), crossing.end());
+    std::vector<std::vector<int>> found{{0, n}};
+    for (double limit = most; limit >= most / 256; limit /= 2) {  // fewer cuts each time, the same as before at times
+        std::vector<int> cuts{0};
+        for (int i = 1; i < n; i++)
+            if (crossing[i] <= limit) cuts.push_back(i);
+        cuts.push_back(n);
+        if (cuts != found.back()) found.push_back(std::move(cuts));
+        if (most == 0) break;
+    }
+    return found;
 }
 
 }  // namespace bcnn

@@ -1,7 +1,6 @@
 #include "plan/plan.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 
 #include "plan/cost.h"
@@ -53,9 +52,9 @@ Range Network::own_rows(int op, int share) const {
     return {h * share / shares, h * (share + 1) / shares};
 }
 
-Plan make_plan(const Ops& ops, const std::vector<Layout>& layouts, int shares, Goal goal) {
-    const Network network(ops, layouts, shares, goal);
-    const std::vector<int> cuts = cut(network, goal);
+namespace {
+
+Plan plan_of(const Network& network, const std::vector<int>& cuts) {
     std::vector<size_t> in_use;
     Plan plan;
     plan.whole = place_whole(network, cuts, in_use);
@@ -66,6 +65,19 @@ Plan make_plan(const Ops& ops, const std::vector<Layout>& layouts, int shares, G
     }
     plan.bytes += kLineBytes;  // registers are read past the end of bits
     return plan;
+}
+
+}  // namespace
+
+Plan make_plan(const Ops& ops, const std::vector<Layout>& layouts, int shares, Goal goal) {
+    const Network network(ops, layouts, shares, goal);
+    if (goal == Goal::time) return plan_of(network, cut(network));
+    Plan least;
+    for (const std::vector<int>& cuts : memory_cuts(network)) {
+        Plan plan = plan_of(network, cuts);
+        if (least.segments.empty() || plan.bytes < least.bytes) least = std::move(plan);
+    }
+    return least;
 }
 
 }  // namespace bcnn

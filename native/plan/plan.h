@@ -88,8 +88,11 @@ struct Network {  // what they all look at
     Range own_rows(int op, int share) const;
 };
 
-// Where segments begin and end: 0, ..., the number of ops.
-std::vector<int> cut(const Network& network, Goal goal);
+// Where segments begin and end: 0, ..., the number of ops. For the least time.
+std::vector<int> cut(const Network& network);
+// For the least memory, some to be tried: one segment, in which every map is a ring, and cuts where little is alive. Rings of one segment
+// are all there at a time, those of several are not.
+std::vector<std::vector<int>> memory_cuts(const Network& network);
 // Maps that are read in a later segment than they are made in, and those that nobody reads: first fit by lifetime. `in_use`: by segment,
 // where the whole maps end that it makes, reads or must keep.
 std::vector<Place> place_whole(const Network& network, const std::vector<int>& cuts, std::vector<size_t>& in_use);

@@ -77,6 +77,7 @@ POINTWISE = frozenset(
 # The same values in the same order, in another shape.
 RESHAPES = frozenset(["view", "_unsafe_view", "reshape", "flatten", "squeeze", "unsqueeze"])
 LARGEST = 3.4028234663852886e38  # of float32
+MOST = 1e4  # of a level: what grows with the largest float is no step
 NEAR = 1e-3  # levels may be off by rounding: -1 - 0.3 + 0.3 is not -1, and with 100.3 it is further off
 
 
@@ -251,10 +252,24 @@ def _step(value: Value, source: Value, nodes: list[Node]) -> Step | None:
     )
     if bool((wrong & ~close).any()):
         return None
-    pad = f(torch.full((1, channels), pad_value))[0] >= middle if any(padding) else None
+    pad = None
+    if any(padding):
+        outside = f(torch.full((1, channels), pad_value))[0]
+        third = (outside - middle).abs() <= near  # torch.sign of a padded 0 is 0: such a pixel contributes nothing
+        if bool(third.any()) != bool(third.all()):
+            return None
+        pad = None if bool(third.any()) else outside >= middle
+        zeros -= int(((recorded - middle).abs() <= near).sum()) - _inside(recorded, padding, middle, near)
     away = (recorded - middle).abs()
     off = (away - (high - low) / 2).abs()[away > near].max() if bool((away > near).any()) else torch.zeros(())
     return Step(inner, threshold, falls, low, high, zeros, float(off), padding, pad)
+
+
+def _inside(recorded: Tensor, padding: tuple[int, int, int, int], middle: float, near: float) -> int:
+    """Zeros that are not padding."""
+    top, left, bottom, right = (max(side, 0) for side in padding)
+    inner = recorded[:, :, top : recorded.shape[2] - bottom, left : recorded.shape[3] - right]
+    return int(((inner - middle).abs() <= near).sum())
 
 
 def run_again(nodes: list[Node], source: Value, x: Tensor) -> Tensor:
@@ -291,7 +306,7 @@ def levels_of(f: Function, end: float) -> tuple[float, float] | None:
     if not bool(made.isfinite().all()):
         return None
     low, high = float(made[[0, -1]].min()), float(made[[0, -1]].max())
-    if not low < high:
+    if not low < high or max(-low, high) > MOST:
         return None
     off = torch.minimum((made - low).abs(), (made - high).abs())
     return (low, high) if bool((off <= NEAR * (high - low)).all()) else None

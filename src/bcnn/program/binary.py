@@ -293,6 +293,7 @@ def _binary(
     for part in parts:
         if part.binary is not None:
             sizes = sizes + _size(part.binary.term.affine.then(part.affine), made)
+    sizes = _followed(sizes, endings)
 
     def make(map_of: Resolve) -> o.Op:
         after = After()
@@ -359,18 +360,24 @@ def _real(lowering: Lowering, value: Value, endings: list[Ending], reads: list[V
             return o.Linear(map_of(source), single(scaled[0, 0]), single(offset), after.tuple(made))
         return o.Conv(map_of(source), count, single(scaled), single(offset), window, found.groups, after.tuple(made))
 
-    for ending in endings:
-        if not isinstance(ending, Folded):
-            break
-        size = (size if ending.scale is None else size * np.abs(ending.scale)) + (
-            0 if ending.size is None else ending.size
-        )
+    size = _followed(size, endings)
     return Draft((source, *reads), make, found.node.module, size)
 
 
 def _flattened(lowering: Lowering, found: Filter, source: Value) -> Value:
     """A map on which something works value by value after it was flattened: that runs on the map."""
     raise lowering.error(found.node, "it reads a flattened map that was changed after flattening; change it before")
+
+
+def _followed(size: Doubles, endings: list[Ending]) -> Doubles:
+    """Magnitudes after the affines that fold into the op."""
+    for ending in endings:
+        if isinstance(ending, Folded):
+            size = size if ending.scale is None else size * np.abs(ending.scale)
+            size = size if ending.size is None else size + ending.size
+        elif isinstance(ending, o.Ending):
+            break  # an addition of a map lets offsets through
+    return size
 
 
 def _size(affine: Folded, made: int) -> Doubles:

@@ -26,6 +26,7 @@ from bcnn.program import rules
 from bcnn.program.fold import After, Doubles, Folded, Term, single
 from bcnn.program.program import Program
 
+ACCIDENTS = 1e-3  # the share of values that may be exactly zero by chance: reported by verify, not refused
 Resolve = Callable[[Value], int]  # a value that is a map -> the index of its op
 
 
@@ -174,8 +175,15 @@ class Lowering:
         if value not in self.steps:
             self.steps[value] = found = find_step(value, self.live)
             if found is not None and found.zeros and value.node is not None:
+                many = value.tensor.numel()
+                if found.zeros > ACCIDENTS * many + 1:
+                    raise self.error(
+                        value.node,
+                        f"torch.sign gives 0 for {found.zeros} zeros among {many} values, a third value; write where(x >= 0, 1, -1)",
+                    )
+                zeros = f"{found.zeros} exact zero{'s' if found.zeros > 1 else ''}"
                 self.notes.append(
-                    f"{value.node.module or self.network}: torch.sign gave 0 for {found.zeros} exact zeros, the program gives +1"
+                    f"{value.node.module or self.network}: torch.sign gave 0 for {zeros}, the program gives +1"
                 )
         return self.steps[value]
 

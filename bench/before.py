@@ -1,0 +1,105 @@
+"""The engine before against the engine now: the paper's network, one and two threads, two builds in one interleaved run.
+
+    python -m bench.before OTHER_PYTHON [--path OTHER/src] [--rounds 40]
+
+OTHER_PYTHON runs the other build (a virtual environment that has it installed, or with --path a worktree that was built in place). Each build
+sits in a process of its own and is asked in turns for a block of images; the least and the median over all rounds count. "steps" is the sum of
+the fastest run of each of the engine's short steps, one thread: on a busy machine that is what the code can do. Both make
+the network of the preset `imagenet` with random parameters by their own `bcnn.bench.sample`, so the work is the same and the values are not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+CHILD = """
+import sys, time
+import numpy as np
+try:
+    from bcnn.bench.sample import sample_image, sample_program
+    from bcnn.deploy.engine import Engine
+    from bcnn.nets.config import preset
+except ImportError:
+    from bcnn.bench.sample import sample_image, sample_program
+    from bcnn.engine import Engine
+    from bcnn.config import preset
+if {sample!r}:
+    sys.path.insert(0, {sample!r})
+    from programs import of_config as sample_program
+program = sample_program(preset("imagenet"))
+image = sample_image(*program.shapes[0][:2])[None]
+engines = {{threads: Engine(program, threads=threads) for threads in (1, 2)}}
+print("ready", flush=True)
+for line in sys.stdin:
+    if int(line) == 0:
+        print(sum(cost.seconds for cost in engines[1].profile(image[0], repeats=20)), flush=True)
+        continue
+    engine = engines[int(line)]
+    engine.run(image)
+    times = []
+    for _ in range(8):
+        begin = time.perf_counter()
+        engine.run(image)
+        times.append(time.perf_counter() - begin)
+    print(*times, flush=True)
+"""
+
+
+def start(python: str, path: str | None, sample: str) -> subprocess.Popen[str]:
+    env = {**os.environ, "PYTHONPATH": path} if path else {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    child = subprocess.Popen(
+        [python, "-c", CHILD.format(sample=sample)], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    if child.stdout.readline() != "ready\n":
+        raise SystemExit(f"{python} could not make the network")
+    return child
+
+
+def ask(child: subprocess.Popen[str], threads: int) -> list[float]:
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write(f"{threads}\n")
+    child.stdin.flush()
+    return [float(word) * 1e3 for word in child.stdout.readline().split()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("python")
+    parser.add_argument("--path")
+    parser.add_argument("--rounds", type=int, default=40)
+    given = parser.parse_args()
+    root = Path(__file__).resolve().parents[1]
+    builds = {
+        "before": start(given.python, given.path, ""),
+        "now": start(sys.executable, str(root / "src"), str(root / "tests")),
+    }
+    times: dict[tuple[str, int], list[float]] = {(name, threads): [] for name in builds for threads in (0, 1, 2)}
+    for turn in range(given.rounds):
+        for threads in (0, 1, 2):
+            for name in sorted(builds, reverse=bool(turn % 2)):
+                times[name, threads] += ask(builds[name], threads)
+    for threads in (0, 1, 2):
+        rows = {name: times[name, threads] for name in builds}
+        for name, row in rows.items():
+            what = f"{threads} thread{'s' if threads > 1 else ''}" if threads else "steps"
+            print(f"{what:9} {name:7} min {min(row):7.3f} ms  median {statistics.median(row):7.3f} ms")
+        low = {
+            name: statistics.median(sorted(row)[: len(row) // 4]) for name, row in rows.items()
+        }  # of the quiet quarter
+        print(
+            f"  now / before: min {min(rows['now']) / min(rows['before']):.3f}, quiet {low['now'] / low['before']:.3f}"
+        )
+    for child in builds.values():
+        assert child.stdin is not None
+        child.stdin.close()
+
+
+if __name__ == "__main__":
+    main()
