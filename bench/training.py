@@ -2,11 +2,13 @@
 
     python bench/training.py                         # the issue's network, `cifar10`, step 2
     python bench/training.py --weights real          # step 1
+    python bench/training.py --network imagenette --size 64 --batch 32 --variants fused    # one thread against two
     python bench/training.py --json bench/results/training.json
 
 Speed is images per CPU-second in one process and one thread, the variants taking turns step by step; min and median step. Memory
 is a fresh process each: the peak above what the process held with network and optimizer made, and the bytes autograd keeps for the
-backward pass. Scaling is the wall clock of two processes, and of two threads, against one: it means something on idle cores only.
+backward pass. Scaling is the wall clock: of two threads against one in one process, step by step in turns, and of two processes. It
+means something on idle cores only.
 """
 
 from __future__ import annotations
@@ -31,15 +33,21 @@ from torch.nn import functional as F
 from bcnn.nets import config
 from bcnn.nets.bcnn import Network
 from bcnn.train import fused
+from bcnn.train.fused_autograd import native
 
 VARIANTS = ("plain", "compile", "fused")
 
 
-def stepper(variant: str, args: argparse.Namespace) -> Callable[[], float]:
-    """A function that trains one step and returns the loss."""
+def network(args: argparse.Namespace) -> Network:
     torch.manual_seed(0)
     shape = config.resolve(args.network)
-    net = Network(shape, weights=args.weights)
+    return Network(shape.replace(image_size=(args.size, args.size)) if args.size else shape, weights=args.weights)
+
+
+def stepper(variant: str, args: argparse.Namespace, net: Network | None = None) -> Callable[[], float]:
+    """A function that trains one step and returns the loss."""
+    net = net or network(args)
+    shape = net.config
     adam = torch.optim.Adam(net.parameters(), 1e-3, fused=True)
     images, labels = torch.randn(args.batch, 3, *shape.image_size), torch.randint(0, shape.classes, (args.batch,))
     forward: torch.nn.Module = net
@@ -108,7 +116,6 @@ def memory_of(variant: str, args: argparse.Namespace) -> dict[str, float]:
 
 def wall_of(args: argparse.Namespace) -> float:
     """In this process: images per wall-second of fused steps after a start at a common time."""
-    torch.set_num_threads(args.threads)
     step = stepper("fused", args)
     step()
     time.sleep(max(0.0, args.start - time.time()))
@@ -116,6 +123,31 @@ def wall_of(args: argparse.Namespace) -> float:
     for _ in range(args.rounds):
         step()
     return args.rounds * args.batch / (time.perf_counter() - begin)
+
+
+def threads_of(args: argparse.Namespace) -> dict[str, Any]:
+    """In this process: wall-seconds of fused steps of one network, with one thread and with `args.threads`, taking turns of a few steps."""
+    net = network(args)
+    step = stepper("fused", args, net)
+    seconds: dict[int, list[float]] = {1: [], args.threads: []}
+    for _ in range(args.rounds):
+        for count, times in seconds.items():
+            torch.set_num_threads(count)
+            with fused.cores(net):
+                step()  # makes threads and memory, and moves the maps to where they will be read
+                for _ in range(4):
+                    begin = time.perf_counter()
+                    step()
+                    times.append(time.perf_counter() - begin)
+    one, many = seconds[1], seconds[args.threads]
+    return {
+        "threads": args.threads,
+        "images_per_second": {
+            str(n): [args.batch / min(t), args.batch / statistics.median(t)] for n, t in seconds.items()
+        },
+        "ratio_best": min(one) / min(many),
+        "ratio_median": statistics.median(one) / statistics.median(many),
+    }
 
 
 def children(args: argparse.Namespace, count: int, *extra: str) -> list[Any]:
@@ -130,22 +162,23 @@ def children(args: argparse.Namespace, count: int, *extra: str) -> list[Any]:
         "--weights",
         args.weights,
     ]
-    command += ["--rounds", str(args.rounds), *extra]
+    command += ["--rounds", str(args.rounds), "--size", str(args.size), *extra]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
     texts = [process.communicate()[0] for process in processes]
     return [json.loads(text) for text in texts]
 
 
-def scaling(args: argparse.Namespace) -> dict[str, float]:
-    """Two processes, two threads and one, in turns; the best of three each."""
-    found: dict[str, list[float]] = {"one": [], "two processes": [], "two threads": []}
+def scaling(args: argparse.Namespace) -> dict[str, Any]:
+    """Threads against one in a process; two processes against one, the best of three."""
+    threads = children(args, 1, "--part", "threads", "--threads", str(args.threads))[0]
+    if args.no_processes:
+        return threads
+    found: dict[int, list[float]] = {1: [], 2: []}
     for _ in range(3):
-        for name, count, threads in (("one", 1, 1), ("two processes", 2, 1), ("two threads", 1, 2)):
+        for count, rates in found.items():
             start = str(time.time() + 12)  # later than imports and a first step take
-            found[name].append(
-                sum(children(args, count, "--part", "wall", "--threads", str(threads), "--start", start))
-            )
-    return {name: max(rates) for name, rates in found.items()}
+            rates.append(sum(children(args, count, "--part", "wall", "--start", start)))
+    return {**threads, "processes_ratio": max(found[2]) / max(found[1])}
 
 
 def conditions(args: argparse.Namespace) -> dict[str, Any]:
@@ -156,12 +189,11 @@ def conditions(args: argparse.Namespace) -> dict[str, Any]:
     cpu = next(
         (x.split(":")[1].strip() for x in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in x), "?"
     )
-    from bcnn import _training
-
     return {
-        "cpu": f"{cpu} ({platform.machine()}, {os.cpu_count()} cores, {_training.isa()})",
+        "cpu": f"{cpu} ({platform.machine()}, {os.cpu_count()} cores, {native.isa()})",
         "load_average": os.getloadavg()[0],
         "network": args.network,
+        "size": args.size or "its own",
         "weights": args.weights,
         "batch": args.batch,
         "rounds": args.rounds,
@@ -179,8 +211,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=VARIANTS)
     parser.add_argument("--no-scaling", action="store_true", help="leave out two processes and two threads")
+    parser.add_argument("--size", type=int, default=0, help="of the images, if not the network's own")
+    parser.add_argument("--threads", type=int, default=2, help="to compare with one")
+    parser.add_argument("--no-processes", action="store_true", help="leave out two processes")
     parser.add_argument("--json", type=Path, help="write the results here too")
-    for name, kind in (("part", str), ("variant", str), ("threads", int), ("start", float)):  # for `children`
+    for name, kind in (("part", str), ("variant", str), ("start", float)):  # for `children`
         parser.add_argument(f"--{name}", type=kind, help=argparse.SUPPRESS)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -188,6 +223,8 @@ def main() -> None:
         print(json.dumps(memory_of(args.variant, args)))
     elif args.part == "wall":
         print(json.dumps(wall_of(args)))
+    elif args.part == "threads":
+        print(json.dumps(threads_of(args)))
     else:
         report(args)
 
@@ -212,9 +249,13 @@ def report(args: argparse.Namespace) -> None:
         print(f"{variant:10}{m['peak_mb']:12.0f}{m['saved_mb'] or float('nan'):12.0f}", flush=True)
     if not args.no_scaling:
         result["scaling"] = scaling(args)
-        print("\nfused, images per wall-second")
-        for name, rate in result["scaling"].items():
-            print(f"{name:14}{rate:10.1f}{rate / result['scaling']['one']:8.2f}")
+        found = result["scaling"]
+        print(f"\n{'fused':10}{'images per wall-second':>24}\n{'threads':10}{'best':>12}{'median':>12}")
+        for count, (best, median) in found["images_per_second"].items():
+            print(f"{count:10}{best:12.1f}{median:12.1f}")
+        print(f"{'ratio':10}{found['ratio_best']:12.2f}{found['ratio_median']:12.2f}")
+        if not args.no_processes:
+            print(f"two processes: {found['processes_ratio']:.2f} times one")
     if args.json:
         args.json.write_text(json.dumps(result, indent=2) + "\n")
 

@@ -322,7 +322,7 @@ def test_comparison_names_the_layer_whose_weights_differ(layer, op):
 
 
 def test_comparison_with_another_network_names_the_op_that_is_not_there():
-    with pytest.raises(UserError, match="op [0-9]+ of the program"):
+    with pytest.raises(UserError, match=r"op [0-9]+ of the program"):
         compared(samples.network(TINY.replace(prelu="module", levels=())), lowered(samples.network()))
     program = lowered(samples.network())
     shorter = Program(program.ops[:-1], program.names[:-1])

@@ -1,4 +1,4 @@
-// Average pooling. Part of kernels.inl.
+// Average pooling, and the sum of two maps. Part of kernels.inl.
 
 static void forward(const AvgPool& pool, const float* x, float* out) {
     const size_t channels = pool.channels, height = pool.height / pool.stride, width = pool.width / pool.stride;
@@ -35,5 +35,16 @@ static void backward(const AvgPool& pool, const float* out_gradient, float* x_gr
                 float* __restrict to = x_gradient + (row * pool.width + x) * channels;
                 for (size_t k = 0; k < channels; k++) to[k] = from[k] * share;
             }
+    });
+}
+
+static void sum(const float* a, const float* b, size_t size, int threads, float* out) {
+    constexpr size_t block = 4096;
+    const size_t blocks = units(size, block), parts = shares(blocks, threads);
+    const int pieces[] = {int(parts)};
+    parallel(threads, pieces, 1, [&](int, size_t piece, size_t) {
+        const Range range(blocks, piece, parts);
+        float* __restrict to = out;
+        for (size_t i = range.begin * block; i < least(range.end * block, size); i++) to[i] = a[i] + b[i];
     });
 }

@@ -137,6 +137,7 @@ AvgPool avg_pool(nb::handle x, size_t stride, int threads) {
 NB_MODULE(_training, m) {
     m.doc() = "Fused forward and backward passes of binary and depth wise convolutions; see bcnn.train.fused.";
     m.def("isa", &isa);
+    m.def("keep_memory", &keep_memory);
 
     m.def(
         "binary_conv_forward",
@@ -204,6 +205,21 @@ NB_MODULE(_training, m) {
             depthwise_conv_backward(conv, to);
         },
         "x"_a, "weight"_a, "norm"_a, "slope"_a, "y"_a, "stride"_a, "training"_a, "threads"_a, "gradient"_a);
+
+    m.def(
+        "add",
+        [](nb::handle a, nb::handle b, int threads, nb::handle out) {
+            Array<float> first;
+            if (!nb::try_cast<Array<float>>(a, first, false))
+                throw nb::type_error("a: must be a contiguous float32 array");
+            const size_t size = first.size();
+            const float* second = floats(b, size, "b");
+            float* to = floats(out, size, "out");
+            checked_threads(threads);
+            nb::gil_scoped_release release;
+            add(first.data(), second, size, threads, to);
+        },
+        "a"_a, "b"_a, "threads"_a, "out"_a);
 
     m.def(
         "avg_pool_forward",

@@ -34,6 +34,9 @@ void avg_pool_forward(const AvgPool& pool, const float* x, float* out) { kernels
 void avg_pool_backward(const AvgPool& pool, const float* out_gradient, float* x_gradient) {
     kernels().avg_pool_backward(pool, out_gradient, x_gradient);
 }
+void add(const float* a, const float* b, size_t size, int threads, float* out) {
+    kernels().add(a, b, size, threads, out);
+}
 const char* isa() { return kernels().name; }
 
 }  // namespace bcnn::training

@@ -13,6 +13,7 @@ struct Kernels {
     void (*depthwise_conv_backward)(const DepthwiseConv& conv, const DepthwiseConvGradient& gradient);
     void (*avg_pool_forward)(const AvgPool& pool, const float* x, float* out);
     void (*avg_pool_backward)(const AvgPool& pool, const float* out_gradient, float* x_gradient);
+    void (*add)(const float* a, const float* b, size_t size, int threads, float* out);
 };
 
 extern const Kernels portable_kernels, avx2_kernels;
@@ -21,4 +22,4 @@ extern const Kernels portable_kernels, avx2_kernels;
 
 #define BCNN_TRAINING_KERNELS(ISA)                                                           \
     const Kernels ISA##_kernels = {#ISA,          ISA::forward, ISA::backward, ISA::forward, \
-                                   ISA::backward, ISA::forward, ISA::backward};
+                                   ISA::backward, ISA::forward, ISA::backward, ISA::sum};

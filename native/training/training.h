@@ -99,6 +99,13 @@ struct AvgPool {
 void avg_pool_forward(const AvgPool& pool, const float* x, float* out);
 void avg_pool_backward(const AvgPool& pool, const float* out_gradient, float* x_gradient);
 
+// out = a + b: where two paths leave a map, their gradients meet.
+void add(const float* a, const float* b, size_t size, int threads, float* out);
+
+// From now on this process keeps the memory it frees. A training step asks for the same hundreds of megabytes as the one before, and
+// getting them from the system again costs threads that share an address space more than a tenth of the step.
+void keep_memory();
+
 // "avx2" or "portable": what this processor runs. BCNN_ISA=scalar forces "portable".
 const char* isa();
 

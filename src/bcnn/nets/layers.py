@@ -234,9 +234,10 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         replicate = self.replicate
         narrow = x.dim() == 4 and x.shape[1] == replicate.channels_in and fused.ready(x, replicate.channels, replicate)
-        wide = x if narrow else replicate(x)  # a `BinaryConv` replicates as it reads
-        inner = self.depthwise(self.conv1(wide))
-        other = wide if self.identity is None or self.pool is None else self.identity(pooled(self.pool, wide))
+        x, other = fused.fork(x) if narrow else (replicate(x),) * 2  # a `BinaryConv` replicates as it reads
+        inner = self.depthwise(self.conv1(x))
+        if self.identity is not None and self.pool is not None:
+            other = self.identity(pooled(self.pool, other))
         out: Tensor = self.conv3(inner, other, self.prelu)
         return out
 

@@ -139,6 +139,12 @@ def avg_pool(x: Tensor, stride: int) -> Tensor:
     return out
 
 
+def fork(x: Tensor) -> tuple[Tensor, Tensor]:
+    """x, x: for two paths that both begin there."""
+    pair: tuple[Tensor, Tensor] = autograd.Fork.apply(x, threads())  # type: ignore[no-untyped-call]
+    return pair
+
+
 def _count_batch(norm: nn.BatchNorm2d) -> None:
     if norm.training and norm.num_batches_tracked is not None:
         norm.num_batches_tracked.add_(1)
@@ -168,6 +174,7 @@ def cores(network: nn.Module) -> Iterator[None]:
         return
     _threads = found
     torch.set_num_threads(1)
+    native.keep_memory()
     try:
         yield
     finally:

@@ -41,49 +41,48 @@ class BinaryConv(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, add: Tensor | None, slope: Tensor | None, how: How, *parameters: Tensor) -> Tensor:
         x, add = _nhwc(x), None if add is None else _nhwc(add)
-        channels = parameters[1].shape[0]
+        branches = len(how.norms)
+        channels, inputs = parameters[1].shape[:2]
         shape = (*x.shape[:3], channels)
         out = x.new_empty(shape)
-        y = [x.new_empty(shape, dtype=torch.int16 if how.binary else None) for _ in how.norms]
-        statistics = [x.new_empty(2, channels) for _ in how.norms]
-        ctx.how, ctx.training = how, how.norms[0].training
-        saved = x, add, slope, *y, *statistics, *parameters
-        ctx.save_for_backward(*saved)
+        y = [x.new_empty(shape, dtype=torch.int16 if how.binary else None) for _ in range(branches)]
+        statistics = [x.new_empty(2, channels) for _ in range(branches)]
+        ctx.save_for_backward(x, add, slope, *y, *statistics, *parameters)
+        ctx.how = how
+        flags = how.identity, how.prelu_before_add, how.binary, how.norms[0].training
+        ctx.arguments = _array(slope), (inputs, channels), flags, how.threads
+        ctx.arrays = [_array(p) for p in parameters]
         running = [(norm.running_mean, norm.running_var) for norm in how.norms]
-        native.binary_conv_forward(*_binary_conv_arguments(ctx, saved, running), _array(out))
+        native.binary_conv_forward(*_binary_conv_arguments(ctx, x, add, y, statistics, running), out.numpy())
         return out.permute(0, 3, 1, 2)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, add, slope, *rest = saved = ctx.saved_tensors
-        parameters = rest[2 * len(ctx.how.norms) :]
+        x, add, slope, *rest = ctx.saved_tensors
+        p = len(ctx.how.norms)
+        y, statistics, parameters = rest[:p], rest[p : 2 * p], rest[2 * p :]
         dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
         d_add = None if add is None else torch.empty_like(add)
         d_slope = None if slope is None else torch.empty_like(slope)
         gradients = [torch.empty_like(p, memory_format=torch.contiguous_format) for p in parameters]
         arrays = [g.numpy() for g in gradients]
         by_branch = tuple(tuple(arrays[i : i + 4]) for i in range(0, len(arrays), 4))
-        to = _array(_nhwc(grad)), _array(dx), _array(d_add), _array(d_slope), by_branch
-        native.binary_conv_backward(*_binary_conv_arguments(ctx, saved, None), to)
+        to = _nhwc(grad).numpy(), _array(dx), _array(d_add), _array(d_slope), by_branch
+        native.binary_conv_backward(*_binary_conv_arguments(ctx, x, add, y, statistics, None), to)
         return _nchw(dx), _nchw(d_add), d_slope, None, *gradients
 
 
-def _binary_conv_arguments(ctx: Any, saved: Any, running: list[tuple[Any, Any]] | None) -> tuple[Any, ...]:
-    """The native call's arguments up to its result, from what is saved. `running` statistics are not needed backward."""
-    x, add, slope, *rest = saved
-    how: How = ctx.how
-    p = len(how.norms)
-    y, statistics, parameters = rest[:p], rest[p : 2 * p], rest[2 * p :]
+def _binary_conv_arguments(
+    ctx: Any, x: Tensor, add: Tensor | None, y: list[Tensor], statistics: list[Tensor], running: Any
+) -> tuple[Any, ...]:
+    """The native call's arguments up to its result. `running` statistics are not needed backward."""
     branches = []
-    for i, norm in enumerate(how.norms):
-        bias, weight, gamma, beta = map(_array, parameters[4 * i : 4 * i + 4])
+    for i, norm in enumerate(ctx.how.norms):
+        bias, weight, gamma, beta = ctx.arrays[4 * i : 4 * i + 4]
         norm_arrays = _norm_arguments(norm, gamma, beta, statistics[i], running[i] if running else None)
-        branches.append((bias, weight, norm_arrays, _array(y[i])))
-    pixels = _array(x).reshape(-1, x.shape[3])
-    channels, inputs = parameters[1].shape[:2]
-    flags = how.identity, how.prelu_before_add, how.binary, ctx.training
-    return pixels, tuple(branches), _array(add), _array(slope), (inputs, channels), flags, how.threads
+        branches.append((bias, weight, norm_arrays, y[i].numpy()))
+    return x.numpy().reshape(-1, x.shape[3]), tuple(branches), _array(add), *ctx.arguments
 
 
 class DepthwiseConv(torch.autograd.Function):
@@ -97,27 +96,28 @@ class DepthwiseConv(torch.autograd.Function):
         n, h, w, channels = x.shape
         out = x.new_empty(n, (h - 1) // stride + 1, (w - 1) // stride + 1, channels)
         y, statistics = torch.empty_like(out), x.new_empty(2, channels)
-        ctx.stride, ctx.norm, ctx.threads, ctx.training = stride, norm, threads, norm.training
-        saved = x, *parameters, y, statistics
-        ctx.save_for_backward(*saved)
+        ctx.save_for_backward(x, y, statistics, *parameters)
+        ctx.norm, ctx.arguments = norm, (stride, norm.training, threads)
+        ctx.arrays = [_array(p) for p in parameters]
         running = norm.running_mean, norm.running_var
-        native.depthwise_conv_forward(*_depthwise_arguments(ctx, saved, running), _array(out))
+        native.depthwise_conv_forward(*_depthwise_arguments(ctx, x, y, statistics, running), out.numpy())
         return out.permute(0, 3, 1, 2)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        saved = ctx.saved_tensors
-        dx, *gradients = (torch.empty_like(t, memory_format=torch.contiguous_format) for t in saved[:5])
-        to = tuple(map(_array, (_nhwc(grad), dx, *gradients)))
-        native.depthwise_conv_backward(*_depthwise_arguments(ctx, saved, None), to)
+        x, y, statistics, *parameters = ctx.saved_tensors
+        dx = torch.empty_like(x)
+        gradients = [torch.empty_like(p, memory_format=torch.contiguous_format) for p in parameters]
+        to = tuple(t.numpy() for t in (_nhwc(grad), dx, *gradients))
+        native.depthwise_conv_backward(*_depthwise_arguments(ctx, x, y, statistics, None), to)
         return _nchw(dx), None, None, None, *gradients
 
 
-def _depthwise_arguments(ctx: Any, saved: Any, running: tuple[Any, Any] | None) -> tuple[Any, ...]:
-    x, weight, gamma, beta, slope, y = map(_array, saved[:6])
-    norm = _norm_arguments(ctx.norm, gamma, beta, saved[6], running)
-    return x, weight, norm, slope, y, ctx.stride, ctx.training, ctx.threads
+def _depthwise_arguments(ctx: Any, x: Tensor, y: Tensor, statistics: Tensor, running: Any) -> tuple[Any, ...]:
+    weight, gamma, beta, slope = ctx.arrays
+    norm = _norm_arguments(ctx.norm, gamma, beta, statistics, running)
+    return x.numpy(), weight, norm, slope, y.numpy(), *ctx.arguments
 
 
 class AvgPool(torch.autograd.Function):
@@ -127,22 +127,39 @@ class AvgPool(torch.autograd.Function):
         n, h, w, channels = ctx.shape = x.shape
         ctx.stride, ctx.threads = stride, threads
         out = x.new_empty(n, h // stride, w // stride, channels)
-        native.avg_pool_forward(_array(x), stride, threads, _array(out))
+        native.avg_pool_forward(x.numpy(), stride, threads, out.numpy())
         return out.permute(0, 3, 1, 2)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         dx = grad.new_empty(ctx.shape)
-        native.avg_pool_backward(_array(_nhwc(grad)), ctx.stride, ctx.threads, _array(dx))
+        native.avg_pool_backward(_nhwc(grad).numpy(), ctx.stride, ctx.threads, dx.numpy())
         return _nchw(dx), None, None
+
+
+class Fork(torch.autograd.Function):
+    """One map for two readers: their gradients are added by the kernels' threads, which have them in their caches."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, threads: int) -> tuple[Tensor, Tensor]:
+        ctx.threads = threads
+        return x.view_as(x), x.view_as(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, first: Tensor, second: Tensor) -> tuple[Tensor | None, None]:
+        first, second = _nhwc(first), _nhwc(second)
+        out = torch.empty_like(first)
+        native.add(first.numpy(), second.numpy(), ctx.threads, out.numpy())
+        return _nchw(out), None
 
 
 def _norm_arguments(
     norm: nn.BatchNorm2d, gamma: Array, beta: Array, statistics: Tensor, running: Any
 ) -> tuple[Any, ...]:
     mean, inverse = statistics.numpy()
-    mean_var = (_array(running[0]), _array(running[1])) if running else (mean, inverse)
+    mean_var = (running[0].numpy(), running[1].numpy()) if running else (mean, inverse)
     return gamma, beta, *mean_var, mean, inverse, norm.momentum, norm.eps
 
 
@@ -155,5 +172,5 @@ def _nchw(x: Tensor | None) -> Tensor | None:
 
 
 def _array(tensor: Tensor | None) -> Array:
-    """A tensor's memory as an array; a copy if it is not contiguous."""
+    """The memory of a parameter as an array; a copy if it is not contiguous."""
     return None if tensor is None else tensor.detach().contiguous().numpy()
