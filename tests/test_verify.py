@@ -10,6 +10,7 @@ from PIL import Image
 import bcnn
 import samples
 import standins
+import strangers
 from bcnn.deploy import packfile
 from bcnn.deploy.verify import AGREEMENT, compare_engine, spread, verify
 from bcnn.errors import UserError
@@ -196,6 +197,24 @@ def test_real_engine_equals_the_interpreter_on_every_configuration():
                 passed, detail = compare_engine(engine.Engine(program, isa=isa.name), program, images, maps)
                 assert passed, detail
     assert isinstance(program, Program)
+
+
+@pytest.mark.parametrize("name", strangers.STRANGERS)
+def test_a_network_that_a_stranger_wrote_is_packed_and_verified(name, tmp_path):
+    network, size = strangers.stranger(name)
+    program = lower(network, samples.MEAN, samples.STD, size=size)
+    packfile.save(program, tmp_path / "m.bcnn")
+    assert [check for check in verify(tmp_path / "m.bcnn") if not check.passed] == []
+    packfile.save(packfile.read(tmp_path / "m.bcnn"), tmp_path / "again.bcnn")
+    assert (tmp_path / "again.bcnn").read_bytes() == (tmp_path / "m.bcnn").read_bytes()
+
+
+def test_a_program_without_classes_has_no_first_choices(tmp_path, photos, monkeypatch):
+    standins.use_engine(monkeypatch)
+    path = tmp_path / "m.bcnn"
+    packfile.save(samples.program(ops.MaxPool(0, ops.Window())), path)
+    with pytest.raises(UserError, match=r"makes a map of \(4, 4, 3\)"):
+        list(verify(path, data=photos))
 
 
 def test_loaded_engine_gives_the_stored_logits(model):

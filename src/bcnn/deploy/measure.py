@@ -49,6 +49,8 @@ def measure_packed(
     program = engine.program
     config = data_config(data, program.crop, program.provenance, strict)
     found = sources.find(config.source, strict=strict, split=split, training=False)
+    if program.shapes[-1][:2] != (1, 1):
+        raise UserError(f"{model} makes a map of {program.shapes[-1]} for an image, no class that could be counted")
     classes = program.shapes[-1][2]
     check_classes(model, card.folders(program), classes, found.classes)
     scores, unreadable = Scores.of(classes), Unreadable(strict)

@@ -113,7 +113,7 @@ def compare_engine(
         for index, (one, other) in enumerate(zip(engine.maps(image), wanted, strict=True)):
             if not equal(one, other):
                 return False, f"op {index} ({program.names[index]}): {_count(one, other)} values differ"
-    batch = engine.run(np.stack(vectors))
+    batch = engine.run(np.stack(vectors)).reshape(len(vectors), -1)
     logits = np.stack([wanted[-1].reshape(-1) for wanted in maps])
     if not equal(batch, logits):
         return False, f"a batch of {len(vectors)}: {_count(batch, logits)} logits differ"
@@ -142,6 +142,10 @@ def _data(
     if not folder.is_dir():
         raise UserError(
             f"no folder at {folder}; --data takes a folder of images, in one folder per class if you have classes"
+        )
+    if program.shapes[-1][:2] != (1, 1):
+        raise UserError(
+            f"--data compares the class of each image, but this program makes a map of {program.shapes[-1]}"
         )
     files = spread(images.files(folder), limit)
     engine = Engine(program)
