@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 import bcnn
 from bcnn.console import Console, visible
@@ -56,7 +57,7 @@ def test_every_control_character_is_written_out() -> None:
 def test_the_console_shows_no_escapes_wherever_they_come_in() -> None:
     table = Table(ESCAPES, title=ESCAPES)
     table.add_row(escape(ESCAPES))
-    for text in (printed(ESCAPES), printed(table)):
+    for text in (printed(ESCAPES), printed(table), printed(Text(ESCAPES))):
         assert not set(text) & {chr(code) for code in (*range(9), *range(11, 32), *range(127, 160))}
         assert "\\x1b" in text
 

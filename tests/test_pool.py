@@ -26,7 +26,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.skipif(sys.platform != "linux" or not COMPILER, reason="needs a compiler on Linux")
 @pytest.mark.parametrize("what", ["wake", "create"])
 def test_no_wake_up_is_lost_and_a_thread_that_cannot_be_made_is_an_exception(program: Path, what: str) -> None:
-    done = subprocess.run([program, what], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([program, what], capture_output=True, text=True, timeout=100, check=False)
     assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
 
 

@@ -5,7 +5,7 @@
 
 Targets: `container` (its reader alone), `packed` (a whole packed file), `program` (the op list inside one, with its hashes made
 right again, so that what stands behind the hash is reached), `network` and `settings` (configs), `checkpoint`. The seeds are
-those of tests/corpus.py. An exception other than `UserError`, more than ten seconds or two gigabytes is a finding:
+those of tests/corpus.py. An exception other than `UserError`, more than a minute or two gigabytes is a finding:
 the fuzzer stops, and leaves the input in crash-*, timeout-* or oom-* in --finds, to become a test. `--keep` names a folder that
 grows with what reached new code, for the next run.
 """
@@ -124,7 +124,7 @@ def main() -> None:
                     raise AssertionError(f"no sentence for a terminal: {sentence!a}") from error
 
         folders = [str(arguments.keep)] if arguments.keep else []
-        words = [f"-runs={arguments.runs}", f"-seed={arguments.seed}", "-timeout=10", "-rss_limit_mb=2048"]
+        words = [f"-runs={arguments.runs}", f"-seed={arguments.seed}", "-timeout=60", "-rss_limit_mb=2048"]
         words += [f"-max_total_time={arguments.seconds}"]
         longest = max(map(len, seeds.values())) + 100
         words += [f"-max_len={longest}", f"-artifact_prefix={arguments.finds}/", "-print_final_stats=1"]

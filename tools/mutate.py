@@ -27,7 +27,7 @@ COPIED = ("src", "tests", "native", "tools", "bench", "pyproject.toml")
 
 def passes(folder: Path, mutation: Mutation) -> bool | None:
     """Whether the tests pass in `folder`; None if none was run."""
-    words = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", mutation.tests]
+    words = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-o", "timeout=250", mutation.tests]
     words += ["-k", mutation.only] if mutation.only else []
     env = {
         **os.environ,

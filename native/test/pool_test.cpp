@@ -15,7 +15,9 @@
 #include "pool.h"
 
 namespace {
-std::atomic<bool> hold_up{false};
+std::atomic<bool> hold_up{false};  // the main thread, on its way to sleep
+std::atomic<bool> held{false}, returning{false};
+const pthread_t main_thread = pthread_self();
 std::atomic<int> creations_left{1 << 30};
 
 void sleep_us(int us) { std::this_thread::sleep_for(std::chrono::microseconds(us)); }
@@ -24,7 +26,11 @@ void sleep_us(int us) { std::this_thread::sleep_for(std::chrono::microseconds(us
 extern "C" int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
     using Wait = int (*)(pthread_cond_t*, pthread_mutex_t*);
     static const Wait real = reinterpret_cast<Wait>(dlsym(RTLD_NEXT, "pthread_cond_wait"));
-    if (hold_up) sleep_us(3000);  // it has looked, it holds the mutex, it is not yet asleep
+    if (hold_up && pthread_equal(pthread_self(), main_thread)) {  // it has looked, it holds the mutex, it is not yet asleep
+        held = true;
+        while (!returning) sleep_us(100);
+        sleep_us(10000);  // the other thread counts its piece as done, and wakes whoever sleeps
+    }
     return real(condition, mutex);
 }
 
@@ -37,21 +43,23 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* how, void
 
 namespace {
 
-// Both threads have a piece; the caller's is done at once, the other's while the caller is held up on its way to sleep.
+// Both threads have a piece; the caller's is done at once, the other's when the caller is held up on its way to sleep.
 bool wake() {
     bcnn::Pool pool(2);
-    hold_up = true;
     std::atomic<int> done{0};
     for (int job = 0; job < 20; job++) {
         std::atomic<int> begun{0};
+        held = returning = false;
+        hold_up = true;
         pool.run({2}, [&](int, int, int thread) {
             begun++;
             while (begun < 2) std::this_thread::yield();
-            if (thread) sleep_us(1200);
+            while (thread && !held) std::this_thread::yield();
             done++;
+            if (thread) returning = true;
         });
+        hold_up = false;
     }
-    hold_up = false;
     return done == 40;
 }
 
@@ -77,7 +85,7 @@ bool create() {
 }  // namespace
 
 int main(int count, char** words) {
-    alarm(20);  // a lost wake-up waits for ever
+    alarm(60);  // a lost wake-up waits for ever
     const bool right = count == 2 && (std::strcmp(words[1], "wake") == 0 ? wake() : create());
     std::puts(right ? "right" : "wrong");
     return right ? 0 : 1;
