@@ -141,7 +141,7 @@ public:
         d_.bits = d_.plain ? size_t(dot) * 4 : kernels_.bits_bytes(d_.k);
         // As many pixels as keep the bits of a block in L1, all groups of it, but at least a tile.
         const size_t pair = d_.bits * size_t(groups) * (d_.plain ? 2 : size_t(2 / kernels_.together));
-        d_.block = int(std::clamp<size_t>(kBitsBudget / pair * 2, 8, bits_ >= 512 ? kBlock / 2 : kBlock));
+        d_.block = int(std::clamp<size_t>(kBitsBudget / pair * 2, d_.plain ? 1 : 8, bits_ >= 512 ? kBlock / 2 : kBlock));
         const size_t bytes = d_.plain ? size_t(shape.c) * size_t(dot) * 4
                                       : size_t((shape.c + kernels_.group - 1) / kernels_.group) * d_.weight_group;
         set_weights((bytes + 63) / 64 * 64, bits_ <= kernels_.narrow_limit);
