@@ -88,7 +88,7 @@ def test_csv_is_exact_and_adds_up(bcnn: Run) -> None:
     assert total["block"] == "total"
     for column in ("binary params", "real params", "binary MACs", "adds", "weight bytes", "map bytes"):
         assert int(total[column]) == sum(int(row[column]) for row in rows)
-    assert int(total["binary MACs"]) == 34_603_008
+    assert int(total["binary MACs"]) == 77_856_768
 
 
 def test_markdown_has_a_row_a_block_and_the_total(bcnn: Run) -> None:
@@ -119,8 +119,8 @@ def test_summary_reads_a_config_file(bcnn: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        (["summary", "imagenett"], "bcnn: unknown preset 'imagenett'; did you mean 'imagenette'? known: cifar10, "),
-        (["audit", "cifar"], "bcnn: unknown preset 'cifar'; did you mean 'cifar10'? known: cifar10, "),
+        (["summary", "imagenett"], "bcnn: unknown network 'imagenett'; did you mean 'imagenette'? known: abcnet-r18, "),
+        (["audit", "cifar"], "bcnn: unknown network 'cifar'; did you mean 'cifar10'? known: abcnet-r18, "),
         (["summary", "--size", "100"], "bcnn: image_size height 100 is not a multiple of 32, "),
         (["summary", "--branches", "0"], "bcnn: branches (P) must be a whole number >= 1, got 0"),
         (["summary", "--width", "0"], "bcnn: width must be a number > 0, got 0.0"),

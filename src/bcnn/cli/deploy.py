@@ -12,7 +12,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from bcnn.cli.app import app, err, out
+from bcnn.cli.app import LabelsOption, MeanOption, SizeOption, StdOption, app, err, out, say
 from bcnn.deploy.shipped import DEFAULT
 from bcnn.errors import UserError
 
@@ -27,24 +27,43 @@ ISAS = ("avx512", "avx2", "neon", "scalar")
 
 @app.command()
 def pack(
-    checkpoint: Annotated[Path, typer.Argument(help="A checkpoint, or the folder of a run.")],
+    network: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN|FILE.py:FUNCTION|NAME",
+            help="The folder of a run, a checkpoint, a function without arguments that returns your torch module, "
+            "or a registered network.",
+        ),
+    ],
     output: Annotated[Path, typer.Option("-o", "--output", help="The packed file to write.")] = Path("model.bcnn"),
+    size: SizeOption = "",
+    mean: MeanOption = "",
+    std: StdOption = "",
+    labels: LabelsOption = "",
 ) -> None:
-    """Turn a trained network into a packed file: one bit a binary weight, everything folded, complete for the engine.
+    """Turn a network into a packed file: one bit a binary weight, everything folded, complete for the engine.
+
+    A trained run brings all that is needed. For a network of your own, written in plain PyTorch, say what it reads: the size of its
+    images, mean and deviation that they are normalised with, and the names of its classes.
 
     \b
     Examples:
       bcnn pack runs/cifar10 -o cifar10.bcnn
+      bcnn pack mine.py:make -o mine.bcnn --size 32 --mean 0.5 --std 0.5 --labels names.txt
+      bcnn pack mine.py:make --size 180x240 --labels cat,dog
     """
-    import bcnn
+    from bcnn.nets import find
 
-    if output.exists() and checkpoint.exists() and output.samefile(checkpoint):
+    if output.exists() and Path(network).exists() and output.samefile(network):
         raise UserError(f"{output} is the checkpoint itself; give another file with -o")
     with err.status("Lowering and packing ..."):
-        sizes = bcnn.pack(checkpoint, output)
+        found = find.find(network, find.given(size, mean, std, labels))
+        say(found.notes)
+        sizes = find.pack_found(found, output)
     out.print(size_table(sizes))
+    trained = f" --checkpoint {network}" if Path(network).exists() else ""
     out.print(
-        f"Wrote {escape(str(output))}. Next: bcnn verify {escape(str(output))} --checkpoint {escape(str(checkpoint))}",
+        f"Wrote {escape(str(output))}. Next: bcnn verify {escape(f'{output}{trained}')}",
         soft_wrap=True,  # a command to copy
     )
 

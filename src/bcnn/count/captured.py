@@ -78,7 +78,10 @@ def count_graph(graph: Graph, name: str) -> Node:
         module = parameter.rpartition(".")[0] or name
         many = values.numel()
         own[module] += Counts(binary_params=many) if parameter in binary else Counts(real_params=many)
-    return _tree(name, own)
+    order: dict[str, int] = {}
+    for node in graph.nodes:
+        order.setdefault(node.module, len(order))
+    return _tree(name, dict(sorted(own.items(), key=lambda item: order.get(item[0], len(order)))))
 
 
 def _regions(graph: Graph, live: frozenset[Operation], own: dict[str, Counts]) -> set[Operation]:

@@ -12,7 +12,6 @@ from torch import nn
 
 from bcnn.deploy.verify import Check, Logits
 from bcnn.errors import UserError
-from bcnn.nets.bcnn import Network
 from bcnn.program.compare import compare
 from bcnn.program.lower import normalised
 from bcnn.program.ops import Floats
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from bcnn.train.checkpoint import Meta
 
 
-def load(checkpoint: str | Path) -> tuple[Network, Meta]:
+def load(checkpoint: str | Path) -> tuple[nn.Module, Meta]:
     """The network in eval mode, and what `bcnn.train.checkpoint` says about it."""
     from bcnn.train.checkpoint import load
 
