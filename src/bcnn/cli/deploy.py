@@ -61,9 +61,8 @@ def pack(
         say(found.notes)
         sizes = find.pack_found(found, output)
     out.print(size_table(sizes))
-    trained = f" --checkpoint {network}" if Path(network).exists() else ""
     out.print(
-        f"Wrote {escape(str(output))}. Next: bcnn verify {escape(f'{output}{trained}')}",
+        f"Wrote {escape(str(output))}. Next: bcnn verify {escape(str(output))} --checkpoint {escape(network)}",
         soft_wrap=True,  # a command to copy
     )
 
@@ -107,7 +106,10 @@ def info(
 def verify(
     model: Annotated[str, typer.Argument(help="A shipped model or a packed file.")],
     checkpoint: Annotated[
-        Path | None, typer.Option(help="The checkpoint it came from: compare with torch, too.")
+        str | None,
+        typer.Option(
+            metavar="RUN|FILE.py:FUNCTION", help="What it was packed from, as for pack: compare with torch, too."
+        ),
     ] = None,
     data: Annotated[Path | None, typer.Option(help="A folder of images: compare first choices over it.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Use at most so many images of --data, evenly spread.")] = 1000,
@@ -118,13 +120,16 @@ def verify(
     Examples:
       bcnn verify imagenette
       bcnn verify model.bcnn --checkpoint runs/cifar10 --data photos/
+      bcnn verify mine.bcnn --checkpoint mine.py:make
     """
     from bcnn.deploy.shipped import find
 
     raise typer.Exit(int(not print_checks(find(model), checkpoint, data, limit)))
 
 
-def print_checks(model: Path, checkpoint: Path | None = None, data: Path | None = None, limit: int = 1000) -> bool:
+def print_checks(
+    model: Path, checkpoint: str | Path | None = None, data: Path | None = None, limit: int = 1000
+) -> bool:
     """A line per check as it is done; whether all passed."""
     from bcnn.deploy.verify import verify as checks
 

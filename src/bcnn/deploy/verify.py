@@ -81,7 +81,7 @@ def verify(
         from bcnn.deploy import verify_torch
 
         progress("Comparing torch with the program")
-        network, meta = verify_torch.load(checkpoint)
+        network, meta = verify_torch.load_packed(checkpoint, program)
         yield verify_torch.check_modules(network, meta, program, vectors)
         network_logits = verify_torch.logits(network, meta)
     if data is not None:
