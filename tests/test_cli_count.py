@@ -17,6 +17,7 @@ from bcnn.count.conventions import CONVENTIONS
 from bcnn.count.counts import Counts, count
 from bcnn.nets import config as configs
 from bcnn.nets.bcnn import Network
+from bcnn.nets.registry import ARCHITECTURES
 from bcnn.train import checkpoint
 
 
@@ -157,6 +158,12 @@ def test_bad_config_file_is_one_sentence_and_exit_code_2(bcnn: Run, tmp_path: Pa
     assert err.count("\n") == 1
 
 
+def test_networks_lists_every_registered_one(bcnn: Run) -> None:
+    lines = bcnn("networks").splitlines()
+    assert [line.split()[0] for line in lines] == [*ARCHITECTURES]
+    assert "birealnet-20-cifar     32x32  Bi-Real units in ResNet-20" in "\n".join(lines)
+
+
 def test_tables_print_in_three_formats(bcnn: Run) -> None:
     text = bcnn("tables")
     assert all(f"Table {n}: " in text for n in (2, 3, 4, 5))
@@ -203,7 +210,20 @@ def test_a_name_with_brackets_is_text_and_not_markup(bcnn: Run, tmp_path: Path, 
 
 @pytest.mark.parametrize(
     "verb",
-    ["summary", "tables", "audit", "train", "eval", "pack", "info", "verify", "predict", "bench", "approximate"],
+    [
+        "summary",
+        "networks",
+        "tables",
+        "audit",
+        "train",
+        "eval",
+        "pack",
+        "info",
+        "verify",
+        "predict",
+        "bench",
+        "approximate",
+    ],
 )
 def test_help_has_examples(bcnn: Run, verb: str) -> None:
     assert "Examples" in bcnn(verb, "--help")

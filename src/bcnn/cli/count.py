@@ -234,6 +234,23 @@ def _one_format(*formats: bool) -> None:
         raise UserError("choose one output format: --json, --markdown or --csv")
 
 
+@app.command()
+def networks() -> None:
+    """List the registered networks: what train, pack, audit, summary and bench take by name.
+
+    \b
+    Examples:
+      bcnn networks
+      bcnn networks | grep cifar
+    """
+    from bcnn.nets.registry import ARCHITECTURES
+
+    wide = max(map(len, ARCHITECTURES))
+    for each in ARCHITECTURES.values():
+        size = "x".join(map(str, each.size))
+        print(f"{each.name:{wide}}  {size:>7}  {each.description}")
+
+
 @app.command("tables")
 def show_tables(markdown: MarkdownOption = False, csv: CsvOption = False) -> None:
     """Tables 2 to 5 of the paper: our counts beside the printed values.
