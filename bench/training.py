@@ -1,6 +1,6 @@
 """Training step (forward, backward, Adam) of one network: plain eager, torch.compile (channels last), fused native kernels.
 
-    python bench/training.py                         # the issue's network, `cifar10`, step 2
+    python bench/training.py                         # `cifar10` at two thirds of its width, step 2
     python bench/training.py --weights real          # step 1
     python bench/training.py --network imagenette --size 64 --batch 32 --variants fused    # one thread against two
     python bench/training.py --json bench/results/training.json
@@ -40,7 +40,7 @@ VARIANTS = ("plain", "compile", "fused")
 
 def network(args: argparse.Namespace) -> Network:
     torch.manual_seed(0)
-    shape = config.resolve(args.network)
+    shape = config.resolve(args.network).scaled(args.width)
     return Network(shape.replace(image_size=(args.size, args.size)) if args.size else shape, weights=args.weights)
 
 
@@ -192,7 +192,7 @@ def conditions(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "cpu": f"{cpu} ({platform.machine()}, {os.cpu_count()} cores, {native.isa()})",
         "load_average": os.getloadavg()[0],
-        "network": args.network,
+        "network": args.network + (f" at {args.width:g} of its width" if args.width != 1 else ""),
         "size": args.size or "its own",
         "weights": args.weights,
         "batch": args.batch,
@@ -206,6 +206,7 @@ def conditions(args: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--network", default="cifar10", help="a preset or a config file")
+    parser.add_argument("--width", type=float, default=2 / 3, help="of its channels")
     parser.add_argument("--weights", default="binary", choices=("binary", "real"), help="step 2 or step 1")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=10)

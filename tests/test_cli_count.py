@@ -17,6 +17,7 @@ from bcnn.count.conventions import CONVENTIONS
 from bcnn.count.counts import Counts, count
 from bcnn.nets import config as configs
 from bcnn.nets.bcnn import Network
+from bcnn.nets.registry import ARCHITECTURES
 from bcnn.train import checkpoint
 
 
@@ -88,7 +89,7 @@ def test_csv_is_exact_and_adds_up(bcnn: Run) -> None:
     assert total["block"] == "total"
     for column in ("binary params", "real params", "binary MACs", "adds", "weight bytes", "map bytes"):
         assert int(total[column]) == sum(int(row[column]) for row in rows)
-    assert int(total["binary MACs"]) == 34_603_008
+    assert int(total["binary MACs"]) == 77_856_768
 
 
 def test_markdown_has_a_row_a_block_and_the_total(bcnn: Run) -> None:
@@ -119,8 +120,8 @@ def test_summary_reads_a_config_file(bcnn: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        (["summary", "imagenett"], "bcnn: unknown preset 'imagenett'; did you mean 'imagenette'? known: cifar10, "),
-        (["audit", "cifar"], "bcnn: unknown preset 'cifar'; did you mean 'cifar10'? known: cifar10, "),
+        (["summary", "imagenett"], "bcnn: unknown network 'imagenett'; did you mean 'imagenette'? known: abcnet-r18, "),
+        (["audit", "cifar"], "bcnn: unknown network 'cifar'; did you mean 'cifar10'? known: abcnet-r18, "),
         (["summary", "--size", "100"], "bcnn: image_size height 100 is not a multiple of 32, "),
         (["summary", "--branches", "0"], "bcnn: branches (P) must be a whole number >= 1, got 0"),
         (["summary", "--width", "0"], "bcnn: width must be a number > 0, got 0.0"),
@@ -155,6 +156,12 @@ def test_bad_config_file_is_one_sentence_and_exit_code_2(bcnn: Run, tmp_path: Pa
     assert err.startswith(f"bcnn: {path}")
     assert sentence in err
     assert err.count("\n") == 1
+
+
+def test_networks_lists_every_registered_one(bcnn: Run) -> None:
+    lines = bcnn("networks").splitlines()
+    assert [line.split()[0] for line in lines] == [*ARCHITECTURES]
+    assert "birealnet-20-cifar     32x32  Bi-Real units in ResNet-20" in "\n".join(lines)
 
 
 def test_tables_print_in_three_formats(bcnn: Run) -> None:
@@ -203,7 +210,20 @@ def test_a_name_with_brackets_is_text_and_not_markup(bcnn: Run, tmp_path: Path, 
 
 @pytest.mark.parametrize(
     "verb",
-    ["summary", "tables", "audit", "train", "eval", "pack", "info", "verify", "predict", "bench", "approximate"],
+    [
+        "summary",
+        "networks",
+        "tables",
+        "audit",
+        "train",
+        "eval",
+        "pack",
+        "info",
+        "verify",
+        "predict",
+        "bench",
+        "approximate",
+    ],
 )
 def test_help_has_examples(bcnn: Run, verb: str) -> None:
     assert "Examples" in bcnn(verb, "--help")

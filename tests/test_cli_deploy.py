@@ -68,13 +68,14 @@ def test_pack_does_not_overwrite_the_checkpoint(tmp_path, monkeypatch):
     assert (tmp_path / "weights").read_text() == "precious"
 
 
-def test_pack_of_a_network_with_real_weights_says_that_nothing_is_binary(tmp_path, monkeypatch):
+def test_pack_of_a_network_with_real_weights_says_what_to_do(tmp_path, monkeypatch):
     network = samples.network()
-    standins.use_checkpoint(monkeypatch, network)
-    assert "No layer of this network is binary" not in run("pack", "runs/tiny", "-o", tmp_path / "m.bcnn").stderr
     network.weights = "real"
-    assert "No layer of this network is binary" in run("pack", "runs/tiny", "-o", tmp_path / "m.bcnn").stderr
-    assert packfile.open_packed(tmp_path / "m.bcnn").sizes.binary_weights == 0
+    standins.use_checkpoint(monkeypatch, network)
+    with pytest.raises(
+        UserError, match="its weights are 'real', not 'binary'; finish step 2 of the training before you lower it"
+    ):
+        run("pack", "runs/tiny", "-o", tmp_path / "m.bcnn")
 
 
 def test_info_shows_ops_sizes_and_provenance(model):

@@ -11,6 +11,9 @@ from bcnn.cli import deploy  # noqa: F401  (adds `pack`)
 from bcnn.cli import train as verbs
 from bcnn.cli.app import app
 from bcnn.errors import UserError
+from bcnn.nets import latent
+from bcnn.nets.chosen import Chosen
+from bcnn.train import checkpoint
 from bcnn.train.start import train
 
 SMALL = ["--set", "network.levels=[{}]", "--set", "network.stem.replicate=2", "--set", "steps.*.epochs=1",
@@ -223,3 +226,38 @@ def test_a_run_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"cannot make the run folder .*file: File exists; name another --out"):
         bcnn("train", "--recipe", "digits", "--out", str(tmp_path / "file"), *SMALL)
+
+
+RIVAL = ["--network", "birealnet-20-cifar", "--recipe", "digits", "--set", "network.width=0.125", "--set", "network.size=8",
+         "--set", "steps.*.epochs=1", "--set", "batch=256", "--set", "tensorboard=false"]  # fmt: skip
+
+
+def test_a_registered_network_trains_resumes_and_is_measured_packed_and_verified(tmp_path):
+    run, other, packed = tmp_path / "run", tmp_path / "other", str(tmp_path / "x.bcnn")
+    trained = bcnn("train", *RIVAL, "--out", str(run))
+    assert trained.exit_code == 0
+    assert bcnn("train", *RIVAL, "--out", str(other), "--stop-after", "13").exit_code == 0
+    assert bcnn("train", "--resume", "--out", str(other)).exit_code == 0
+    one, two = (checkpoint.read(folder) for folder in (run, other))
+    assert one.network == two.network == Chosen("birealnet-20-cifar", 10, (8, 8), {"width": 0.125})
+    assert one.weights == "binary"
+    assert all(torch.equal(one.state[name], two.state[name]) for name in one.state)
+    reached = re.search(r"step2: (\S+) top-1", trained.stdout).group(1)
+    assert f"top-1 {reached}" in bcnn("eval", str(run), "--picture", str(tmp_path / "c.png")).stdout
+    assert bcnn("pack", str(run), "-o", packed).exit_code == 0
+    verified = bcnn("verify", packed, "--checkpoint", str(run))
+    assert verified.exit_code == 0
+    assert "equal torch's up to rounding" in verified.stdout
+    with pytest.raises(UserError, match="finish step 2 of the training before you lower it"):
+        bcnn("pack", str(run / "step1.safetensors"), "-o", packed)
+
+
+def test_a_network_whose_rules_constrain_its_weights_keeps_them_there_while_it_trains(tmp_path):
+    network = Chosen("xnornet-nin", 10, (8, 8), {"width": 0.125})
+    train(tiny.config(network=network, steps=(tiny.STEP2,)), tmp_path / "run")
+    loaded, _ = checkpoint.load(tmp_path / "run")
+    weights = latent.latent_weights(loaded)
+    assert weights
+    for weight in weights:
+        assert weight.abs().max() <= 1
+        assert weight.mean(1).abs().max() < 0.05  # centred, then clamped

@@ -230,7 +230,9 @@ def small(config: NetworkConfig) -> NetworkConfig:
 
 def test_weight_bytes_are_the_bytes_of_the_program_s_arrays(small: NetworkConfig) -> None:
     made = program_of(small)
-    pads = sum(b.pad.nbytes for op in made.ops for b in getattr(op, "branches", ()) if b.pad is not None)  # made of thresholds
+    pads = sum(
+        b.pad.nbytes for op in made.ops for b in getattr(op, "branches", ()) if b.pad is not None
+    )  # made of thresholds
     assert count(small).counts.weight_bytes == sum(array.nbytes for op in made.ops for array in op.arrays()) - pads
 
 

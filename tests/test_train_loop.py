@@ -9,12 +9,12 @@ import torch
 import tiny
 from bcnn.errors import UserError
 from bcnn.nets.bcnn import Network
+from bcnn.nets.latent import latent_weights as latents
 from bcnn.train import adam, checkpoint, loop
 from bcnn.train.config import Step
 from bcnn.train.loop import Trainer
 from bcnn.train.run import RunFolder
 from bcnn.train.start import train
-from bcnn.train.transfer import latents
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -6,8 +6,9 @@ import tiny
 from bcnn.errors import UserError
 from bcnn.nets.bcnn import Network
 from bcnn.nets.binarize import WEIGHTS, magnitude, sign
+from bcnn.nets.latent import latent_weights as latents
 from bcnn.train import losses, meters
-from bcnn.train.transfer import latents, transfer
+from bcnn.train.transfer import transfer
 
 
 def test_distribution_loss_of_one_hot_targets_is_cross_entropy():

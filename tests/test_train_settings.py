@@ -61,7 +61,7 @@ def test_a_preset_name_stands_for_a_whole_network():
         ("data.augment.scale=0.5", "must be a list"),
         ("network.branches=0", "branches"),
         ("network.brances=2", "did you mean 'branches'"),
-        ("network=nothing", "unknown preset"),
+        ("network=nothing", "unknown network"),
         ("seed.more=1", "nothing below"),
     ],
 )

@@ -9,6 +9,8 @@ from bcnn.errors import UserError
 from bcnn.nets.config import Level, NetworkConfig, preset
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from bcnn.deploy.engine import Engine
     from bcnn.deploy.packfile import Sizes
 
@@ -29,12 +31,18 @@ def load(model: str | Path, isa: str | None = None, threads: int | None = None) 
     return Engine(read(find(model)), isa=isa, threads=threads)
 
 
-def pack(checkpoint: str | Path, path: str | Path) -> Sizes:
-    """Lower a trained network, given by its checkpoint or run folder, and write it as a packed file. Needs torch."""
-    from bcnn.deploy.packfile import save
-    from bcnn.program.lower import lower
-    from bcnn.train.checkpoint import load as load_checkpoint
+def pack(
+    network: str | Path | nn.Module,
+    path: str | Path,
+    size: tuple[int, int] | None = None,
+    mean: tuple[float, float, float] | None = None,
+    std: tuple[float, float, float] | None = None,
+    labels: tuple[str, ...] | None = None,
+) -> Sizes:
+    """Lower a network and write it as a packed file: a run folder or checkpoint, any torch module, "file.py:function". Needs torch.
 
-    network, meta = load_checkpoint(checkpoint)
-    provenance = {**meta.provenance, "packed_by": f"bcnn {__version__}"}
-    return save(lower(network, meta.mean, meta.std, meta.labels, meta.crop, provenance), path)
+    A trained network brings its size, mean, std and labels; for any other the defaults are 224 x 224, ImageNet's and none.
+    """
+    from bcnn.nets.find import Given, find, pack_found
+
+    return pack_found(find(network, Given(size, mean, std, labels)), path)

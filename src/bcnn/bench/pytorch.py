@@ -1,7 +1,7 @@
 """Torch on the same network: eager and compiled.
 
-The network is given every advantage that keeps it the same network: inference mode, weights binarized once instead of at
-every call, and the better of torch's two memory layouts.
+The network is given every advantage that keeps it the same network: inference mode, the better of torch's two memory layouts,
+and, for the paper's, weights binarized once instead of at every call.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from bcnn.bench.check import WrongResultError
 from bcnn.bench.rival import Job, Rival
 from bcnn.bench.timing import interleave
 from bcnn.images import Pixels
+from bcnn.nets import chosen
 from bcnn.nets.bcnn import Network
-from bcnn.nets.binarize import sign
-from bcnn.nets.config import NetworkConfig
-from bcnn.nets.layers import Branch
+from bcnn.nets.chosen import AnyNetwork
+from bcnn.nets.find import MEAN, STD
+from bcnn.nets.latent import latents
 from bcnn.program.compare import compare
 from bcnn.program.lower import lower, normalised
 from bcnn.program.program import Program
 
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet
 # Compiled code shows no maps, only logits. Rounding may flip a sign and deeper layers amplify it, so two correct runs need not
 # agree closely in all of them; a wrong layer leaves hardly any correlation.
 CORRELATION = 0.99
 LAYOUTS = {"NCHW": torch.contiguous_format, "channels last": torch.channels_last}
 
 
-def sample_network(config: NetworkConfig, seed: int = 0) -> Network:
+def sample_network(config: AnyNetwork, seed: int = 0) -> nn.Module:
     """Random weights, and batch norms as after training: each divides by about the deviation that its input has."""
     torch.manual_seed(seed)
-    network = Network(config).eval()
+    network = chosen.build(config).eval()
     for name, module in network.named_modules():
         if isinstance(module, nn.BatchNorm2d):
             channels = module.num_features
@@ -49,8 +49,8 @@ def sample_network(config: NetworkConfig, seed: int = 0) -> Network:
     return network
 
 
-def program_of(network: Network) -> Program:
-    return lower(network, MEAN, STD)
+def program_of(network: nn.Module, size: tuple[int, int] | None = None) -> Program:
+    return lower(network, MEAN, STD, size=size)
 
 
 class _FromBytes(nn.Module):
@@ -59,14 +59,14 @@ class _FromBytes(nn.Module):
     scale: Tensor
     offset: Tensor
 
-    def __init__(self, network: Network, layout: torch.memory_format) -> None:
+    def __init__(self, network: nn.Module, layout: torch.memory_format) -> None:
         super().__init__()
         self.layout = layout
         self.network = copy.deepcopy(network).requires_grad_(False)
-        for module in self.network.modules():
-            if isinstance(module, Branch):
-                module.weight.data = sign(module.weight.data)
-        self.network.weights = "real"  # which now are the signs
+        if isinstance(self.network, Network):
+            for _, module in latents(self.network):
+                module.weight.data = module.signs()
+            self.network.weights = "real"  # which now are the signs
         for parameter in self.network.parameters():
             if parameter.dim() == 4:
                 parameter.data = parameter.data.contiguous(memory_format=layout)

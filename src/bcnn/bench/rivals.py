@@ -21,7 +21,9 @@ from bcnn.bench.sample import sample_image
 from bcnn.bench.timing import Times, facts, interleave
 from bcnn.deploy import packfile, shipped
 from bcnn.errors import UserError
-from bcnn.nets.config import PRESETS, NetworkConfig, from_dict, resolve
+from bcnn.nets.chosen import AnyNetwork, from_plain, resolve
+from bcnn.nets.find import find, given, parse_size
+from bcnn.nets.registry import ARCHITECTURES
 
 Maker = Callable[[Job], Rival]
 ENGINE = "this engine"
@@ -59,7 +61,7 @@ def _with_network(job: Job) -> Job:
     config = job.program.provenance.get("config")
     if not isinstance(config, dict) or "network" not in config:
         raise SkippedError("this packed file does not say of which config it is; time a preset instead")
-    return job_of(from_dict(config["network"]), job.threads)
+    return job_of(from_plain(config["network"]), job.threads)
 
 
 def _onnx_float(job: Job) -> Rival:
@@ -111,27 +113,40 @@ MAKERS: dict[str, Maker] = {
 }
 
 
-def job(model: str, threads: int = 1) -> Job:
-    """What a user names: a shipped model or a packed file, or a preset or config file, which gets random parameters."""
+def job(model: str, threads: int = 1, size: str = "") -> Job:
+    """What a user names: a shipped model or a packed file; a registered network or a config file, which get random parameters; a
+    run or a network of the user's own."""
     path = Path(model)
-    a_file = path.suffix == ".bcnn" or (path.is_file() and path.suffix not in (".json", ".toml"))
-    if model in shipped.names() or (model not in PRESETS and a_file):
+    if model in shipped.names() or (model not in ARCHITECTURES and (path.suffix == ".bcnn" or _is_packed(path))):
         program = packfile.read(shipped.find(model))
         return Job(program, sample_image(*program.shapes[0][:2]), threads)
-    return job_of(resolve(model), threads)
+    if model in ARCHITECTURES or path.suffix in (".json", ".toml"):
+        config = resolve(model)
+        return job_of(config.replace(image_size=parse_size(size)) if size else config, threads)
+    found = find(model, given(size))
+    return _job(found.module, found.size, threads)
 
 
-def job_of(config: NetworkConfig, threads: int = 1) -> Job:
+def _is_packed(path: Path) -> bool:
+    return path.is_file() and path.suffix not in (".json", ".toml", ".safetensors", ".py")
+
+
+def _job(network: Any, size: tuple[int, int], threads: int) -> Job:
+    from bcnn.bench.pytorch import program_of
+
+    return Job(program_of(network, size), sample_image(*size), threads, network)
+
+
+def job_of(config: AnyNetwork, threads: int = 1) -> Job:
     """A config as a torch network with random parameters, and the program that it lowers to."""
     try:
-        from bcnn.bench.pytorch import program_of, sample_network
+        from bcnn.bench.pytorch import sample_network
     except ModuleNotFoundError as error:
         shown = ", ".join(shipped.names())
         raise UserError(
             f"to time a preset or config: {missing(error)}; or time a packed file, such as {shown}"
         ) from None
-    network = sample_network(config)
-    return Job(program_of(network), sample_image(*config.image_size), threads, network)
+    return _job(sample_network(config), config.image_size, threads)
 
 
 @dataclass(frozen=True)

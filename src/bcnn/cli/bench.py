@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from bcnn.cli.app import app, err
+from bcnn.cli.app import SizeOption, app, err
 
 ROUNDS = 30  # about 40 s for all rivals on the paper's network
 
@@ -18,8 +18,13 @@ ROUNDS = 30  # about 40 s for all rivals on the paper's network
 @app.command()
 def bench(
     model: Annotated[
-        str, typer.Argument(help="A shipped model, a packed file, a preset, or a config file (.json, .toml).")
+        str,
+        typer.Argument(
+            metavar="MODEL|FILE|NAME|RUN|FILE.py:FUNCTION",
+            help="A shipped model, a packed file, a registered network, a config file (.json, .toml), a run, or your own.",
+        ),
     ] = "imagenet",
+    size: SizeOption = "",
     threads: Annotated[int, typer.Option(min=1, help="Threads of every contestant.")] = 1,
     rounds: Annotated[int, typer.Option(min=1, help="Turns: each contestant is timed once a turn.")] = ROUNDS,
     rivals: Annotated[
@@ -29,20 +34,22 @@ def bench(
 ) -> None:
     """Time one image through a network: min and median of interleaved runs, each contestant checked before it is timed.
 
-    A preset gets random parameters, on which time does not depend.
+    A registered network gets random parameters, on which time does not depend.
 
     [bold]Examples[/bold]
 
       bcnn bench
       bcnn bench model.bcnn --threads 2
       bcnn bench imagenet --rivals --json result.json
+      bcnn bench birealnet-18
+      bcnn bench mine.py:make --size 180x240
     """
     # Before torch or NumPy's libraries start their own threads, beside ours.
     os.environ["OMP_NUM_THREADS"] = str(threads)
     from bcnn.bench import rivals as contestants
 
     makers = contestants.MAKERS if rivals else {contestants.ENGINE: contestants.engine}
-    job = contestants.job(model, threads)
+    job = contestants.job(model, threads, size)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
         task = progress.add_task("", total=len(makers))

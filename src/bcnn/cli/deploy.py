@@ -12,7 +12,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from bcnn.cli.app import app, err, out
+from bcnn.cli.app import LabelsOption, MeanOption, SizeOption, StdOption, app, err, out, say
 from bcnn.deploy.shipped import DEFAULT
 from bcnn.errors import UserError
 
@@ -27,26 +27,44 @@ ISAS = ("avx512", "avx2", "neon", "scalar")
 
 @app.command()
 def pack(
-    checkpoint: Annotated[Path, typer.Argument(help="A checkpoint, or the folder of a run.")],
+    network: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN|FILE.py:FUNCTION|NAME",
+            help="The folder of a run, a checkpoint, a function without arguments that returns your torch module, "
+            "or a registered network.",
+        ),
+    ],
     output: Annotated[Path, typer.Option("-o", "--output", help="The packed file to write.")] = Path("model.bcnn"),
+    size: SizeOption = "",
+    mean: MeanOption = "",
+    std: StdOption = "",
+    labels: LabelsOption = "",
 ) -> None:
-    """Turn a trained network into a packed file: one bit a binary weight, everything folded, complete for the engine.
+    """Turn a network into a packed file: one bit a binary weight, everything folded, complete for the engine.
+
+    A trained run brings all that is needed. For a network of your own, written in plain PyTorch, say what it reads: the size of its
+    images, mean and deviation that they are normalised with, and the names of its classes.
 
     \b
     Examples:
       bcnn pack runs/cifar10 -o cifar10.bcnn
+      bcnn pack mine.py:make -o mine.bcnn --size 32 --mean 0.5 --std 0.5 --labels names.txt
+      bcnn pack mine.py:make --size 180x240 --labels cat,dog
     """
-    import bcnn
+    from bcnn.nets import find
 
-    if output.exists() and checkpoint.exists() and output.samefile(checkpoint):
+    if output.exists() and Path(network).exists() and output.samefile(network):
         raise UserError(f"{output} is the checkpoint itself; give another file with -o")
     with err.status("Lowering and packing ..."):
-        sizes = bcnn.pack(checkpoint, output)
+        found = find.find(network, find.given(size, mean, std, labels))
+        say(found.notes)
+        sizes = find.pack_found(found, output)
     out.print(size_table(sizes))
     if not sizes.binary_weights:
         err.print("No layer of this network is binary: it was trained with real weights, and runs with them.")
     out.print(
-        f"Wrote {escape(str(output))}. Next: bcnn verify {escape(str(output))} --checkpoint {escape(str(checkpoint))}",
+        f"Wrote {escape(str(output))}. Next: bcnn verify {escape(str(output))} --checkpoint {escape(network)}",
         soft_wrap=True,  # a command to copy
     )
 
@@ -90,7 +108,10 @@ def info(
 def verify(
     model: Annotated[str, typer.Argument(help="A shipped model or a packed file.")],
     checkpoint: Annotated[
-        Path | None, typer.Option(help="The checkpoint it came from: compare with torch, too.")
+        str | None,
+        typer.Option(
+            metavar="RUN|FILE.py:FUNCTION", help="What it was packed from, as for pack: compare with torch, too."
+        ),
     ] = None,
     data: Annotated[Path | None, typer.Option(help="A folder of images: compare first choices over it.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Use at most so many images of --data, evenly spread.")] = 1000,
@@ -101,13 +122,16 @@ def verify(
     Examples:
       bcnn verify imagenette
       bcnn verify model.bcnn --checkpoint runs/cifar10 --data photos/
+      bcnn verify mine.bcnn --checkpoint mine.py:make
     """
     from bcnn.deploy.shipped import find
 
     raise typer.Exit(int(not print_checks(find(model), checkpoint, data, limit)))
 
 
-def print_checks(model: Path, checkpoint: Path | None = None, data: Path | None = None, limit: int = 1000) -> bool:
+def print_checks(
+    model: Path, checkpoint: str | Path | None = None, data: Path | None = None, limit: int = 1000
+) -> bool:
     """A line per check as it is done; whether all passed."""
     from bcnn.deploy.verify import verify as checks
 

@@ -14,6 +14,7 @@ from rich.rule import Rule
 
 from bcnn.cli.app import app, err, out
 from bcnn.errors import UserError
+from bcnn.nets.config import NetworkConfig
 
 if TYPE_CHECKING:
     from bcnn.bench.timing import Times
@@ -55,6 +56,7 @@ def quickstart(
     from bcnn.train.start import train
 
     config = recipe("digits")
+    assert isinstance(config.network, NetworkConfig)
     folder = folder or free_folder("quickstart")
     packed = folder / "digits.bcnn"
 

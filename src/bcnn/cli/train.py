@@ -21,10 +21,17 @@ if TYPE_CHECKING:
 @app.command()
 def train(
     recipe: Annotated[
-        str, typer.Option(help="A named run: digits, cifar10, imagenette, imagenet, imagenet-p2.")
-    ] = "digits",
+        str,
+        typer.Option(
+            help="A named run: digits, cifar10, imagenette, imagenet, imagenet-p2.",
+            show_default="digits, or with --network the one for images of its size",
+        ),
+    ] = "",
+    network: Annotated[
+        str, typer.Option(help="Train this registered network, or config file, instead of the recipe's own.")
+    ] = "",
     data: Annotated[str, typer.Option(help="Image folder with train/CLASS/*.jpg, CIFAR batches, or 'digits'.")] = "",
-    folder: Annotated[str, typer.Option("--out", help="Run folder; runs/RECIPE if not given.")] = "",
+    folder: Annotated[str, typer.Option("--out", help="Run folder; runs/RECIPE or runs/NETWORK if not given.")] = "",
     assignments: Annotated[
         list[str] | None, typer.Option("--set", help="Change any field: --set steps.step2.lr=1e-3. May be repeated.")
     ] = None,
@@ -44,22 +51,25 @@ def train(
     Examples:
       bcnn train --recipe digits
       bcnn train --recipe imagenette --data photos --set steps.*.lr=1e-3
+      bcnn train --network birealnet-20-cifar --data cifar --set network.width=0.5
       bcnn train --resume --out runs/photos
       bcnn train --recipe imagenet --dry-run
       torchrun --nproc-per-node 4 -m bcnn train --recipe imagenet --data imagenet
     """
-    from bcnn.train import recipes, settings
+    from bcnn.train import settings
 
     if resume:
-        if assignments or data or strict_data:
-            raise UserError("--resume continues with the run's own settings: leave out --set, --data and --strict-data")
+        if assignments or data or strict_data or recipe or network:
+            raise UserError(
+                "--resume continues with the run's own settings: leave out --recipe, --network, --set, --data and --strict-data"
+            )
         if not folder:
             raise UserError("--resume needs the run's folder: --out RUN")
         from bcnn.train.run import RunFolder
 
         config = RunFolder(Path(folder)).config()
     else:
-        config = recipes.recipe(recipe)
+        config = _chosen(recipe, network)
     if data:
         config = dataclasses.replace(config, data=dataclasses.replace(config.data, source=data))
     if strict_data:
@@ -68,7 +78,7 @@ def train(
     if dry_run:
         print_schedule(config)
         return
-    target = Path(folder) if folder else free_folder(config.recipe)
+    target = Path(folder) if folder else free_folder(config.network.name if network else config.recipe)
 
     from bcnn.train.interrupt import Stopped
     from bcnn.train.start import train as start
@@ -82,6 +92,19 @@ def train(
             out.print(f"{step}: {accuracy:.2%} top-1")
         page = escape(str(target / "report.html"))
         out.print(f"{page} has the curves; next: bcnn pack {escape(str(target))}", highlight=False, soft_wrap=True)
+
+
+def _chosen(recipe: str, network: str) -> TrainConfig:
+    """The recipe; with a network, its settings for that one."""
+    from bcnn.nets import chosen
+    from bcnn.train import recipes
+
+    if not network:
+        return recipes.recipe(recipe or "digits")
+    found = chosen.resolve(network)
+    config = recipes.recipe(recipe or recipes.for_size(found.image_size))
+    err.print(f"{escape(found.name)} with the settings of recipe {config.recipe}", style="dim", highlight=False)
+    return dataclasses.replace(config, network=found)
 
 
 def free_folder(recipe: str) -> Path:

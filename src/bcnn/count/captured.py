@@ -66,7 +66,9 @@ def count_network(network: nn.Module, size: tuple[int, int], name: str = "") -> 
 
 def count_graph(graph: Graph, name: str) -> Node:
     """The tree of modules that ran, each with what it did itself and its children."""
-    own: dict[str, Counts] = defaultdict(Counts, {node.module: Counts() for node in graph.nodes})  # in the order of the pass
+    own: dict[str, Counts] = defaultdict(
+        Counts, {node.module: Counts() for node in graph.nodes}
+    )  # in the order of the pass
     binary: set[str] = set()
     live = frozenset(node for node in graph.nodes if node.depends)
     done = _regions(graph, live, own)
@@ -78,7 +80,10 @@ def count_graph(graph: Graph, name: str) -> Node:
         module = parameter.rpartition(".")[0] or name
         many = values.numel()
         own[module] += Counts(binary_params=many) if parameter in binary else Counts(real_params=many)
-    return _tree(name, own)
+    order: dict[str, int] = {}
+    for node in graph.nodes:
+        order.setdefault(node.module, len(order))
+    return _tree(name, dict(sorted(own.items(), key=lambda item: order.get(item[0], len(order)))))
 
 
 def _regions(graph: Graph, live: frozenset[Operation], own: dict[str, Counts]) -> set[Operation]:

@@ -81,7 +81,7 @@ def verify(
         from bcnn.deploy import verify_torch
 
         progress("Comparing torch with the program")
-        network, meta = verify_torch.load(checkpoint)
+        network, meta = verify_torch.load_packed(checkpoint, program)
         yield verify_torch.check_modules(network, meta, program, vectors)
         network_logits = verify_torch.logits(network, meta)
     if data is not None:
@@ -113,7 +113,7 @@ def compare_engine(
         for index, (one, other) in enumerate(zip(engine.maps(image), wanted, strict=True)):
             if not equal(one, other):
                 return False, f"op {index} ({program.names[index]}): {_count(one, other)} values differ"
-    batch = engine.run(np.stack(vectors)).reshape(len(vectors), -1)
+    batch = engine.run(np.stack(vectors)).reshape(len(vectors), -1)  # a label for every pixel makes a map
     logits = np.stack([wanted[-1].reshape(-1) for wanted in maps])
     if not equal(batch, logits):
         return False, f"a batch of {len(vectors)}: {_count(batch, logits)} logits differ"

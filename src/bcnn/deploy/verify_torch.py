@@ -1,9 +1,9 @@
-"""The half of `verify` that needs torch: a checkpoint's network against a program."""
+"""The half of `verify` that needs torch: the network that was packed against its program."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -12,24 +12,51 @@ from torch import nn
 
 from bcnn.deploy.verify import Check, Logits
 from bcnn.errors import UserError
-from bcnn.nets.bcnn import Network
+from bcnn.nets.find import Given, find
 from bcnn.program.compare import compare
 from bcnn.program.lower import normalised
-from bcnn.program.ops import Floats
+from bcnn.program.ops import Floats, Input
 from bcnn.program.program import Program
 
 if TYPE_CHECKING:
     from bcnn.train.checkpoint import Meta
 
 
-def load(checkpoint: str | Path) -> tuple[Network, Meta]:
+class Reads(Protocol):
+    """What an image is normalised with: a checkpoint's `Meta` has it, and so has a `Found`."""
+
+    @property
+    def mean(self) -> tuple[float, float, float]: ...
+
+    @property
+    def std(self) -> tuple[float, float, float]: ...
+
+
+def load(checkpoint: str | Path) -> tuple[nn.Module, Meta]:
     """The network in eval mode, and what `bcnn.train.checkpoint` says about it."""
     from bcnn.train.checkpoint import load
 
     return load(checkpoint)
 
 
-def check_modules(network: nn.Module, meta: Meta, program: Program, vectors: list[NDArray[np.uint8]]) -> Check:
+def load_packed(what: str | Path, program: Program) -> tuple[nn.Module, Reads]:
+    """The network that a program was made from: a checkpoint, or anything else that `bcnn pack` takes. The program itself says what
+    size, mean and std the latter was packed with."""
+    if isinstance(what, Path) or Path(what).exists():
+        return load(what)
+    first = program.ops[0]
+    assert isinstance(first, Input)
+    std = 1 / (255 * first.scale.astype(np.float64))  # input_affine, backwards
+    mean = -first.offset.astype(np.float64) * std
+    found = find(what, Given((first.height, first.width), _three(mean), _three(std)))
+    return found.module, found
+
+
+def _three(values: NDArray[np.float64]) -> tuple[float, float, float]:
+    return float(values[0]), float(values[1]), float(values[2])
+
+
+def check_modules(network: nn.Module, meta: Reads, program: Program, vectors: list[NDArray[np.uint8]]) -> Check:
     """Every op against its torch module, each with the same input; names the first that differs."""
     closest, notes = 0.0, dict[str, None]()
     for image in vectors:
@@ -50,7 +77,7 @@ def check_modules(network: nn.Module, meta: Meta, program: Program, vectors: lis
     return Check("torch", True, "; ".join([detail, *notes]))
 
 
-def logits(network: nn.Module, meta: Meta) -> Logits:
+def logits(network: nn.Module, meta: Reads) -> Logits:
     @torch.no_grad()
     def run(images: NDArray[np.uint8]) -> Floats:
         made: Floats = network(normalised(images, meta.mean, meta.std)).float().numpy()

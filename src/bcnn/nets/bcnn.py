@@ -70,12 +70,11 @@ class Network(nn.Module):
 
     @property
     def weights(self) -> str:
-        return self._weights
+        return latent.weights_of(self)
 
     @weights.setter
     def weights(self, mode: str) -> None:
         latent.set_weights(self, mode)
-        self._weights = mode
 
     def set_temperature(self, temperature: float) -> None:
         """Of weights "tanh", in every binary convolution."""

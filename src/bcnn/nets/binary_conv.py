@@ -162,6 +162,14 @@ class BinaryConv2d(Latent):
         kernel = self.weight.shape[2:]
         return F.avg_pool2d(x.detach().abs().mean(1, keepdim=True), tuple(kernel), self.stride, self.padding)
 
+    def summed(self, x: Tensor) -> Tensor | None:
+        if self.rules.activation == "none":
+            return None
+        return x if self.bias is None else x + self.bias
+
+    def survives(self, summed: Tensor) -> Tensor:
+        return SLOPES[self.rules.activation](summed) != 0
+
     def signs(self) -> Tensor:
         return sign(self.latent().detach())
 

@@ -277,8 +277,11 @@ def _imagenette() -> NetworkConfig:
 
 
 def _cifar10() -> NetworkConfig:
-    """Three levels of one down and two normal blocks for 32 x 32 images: 34.6 M binary MACs."""
-    return NetworkConfig(name="cifar10", image_size=(32, 32), classes=10, levels=(Level(3), Level(3), Level(3)))
+    """Three levels of one down and two normal blocks at 1.5 times the paper's width for 32 x 32 images: 77.9 M binary MACs."""
+    stem = Level(1, 1, 12)
+    return NetworkConfig(
+        name="cifar10", image_size=(32, 32), classes=10, stem=stem, levels=(Level(3), Level(3), Level(3))
+    )
 
 
 def _digits() -> NetworkConfig:

@@ -32,6 +32,14 @@ class Latent(nn.Module):
         """The +-1 tensor that weights "binary" convolve with. No gradient."""
         return sign(self.weight.detach())
 
+    def summed(self, x: Tensor) -> Tensor | None:
+        """What of the input x the sign is taken of, padding left out; None where the input stays real. For meters."""
+        return x
+
+    def survives(self, summed: Tensor) -> Tensor:
+        """Where the surrogate of the sign lets a gradient through (Eq. 1)."""
+        return summed.abs() < 1
+
     def constrain(self) -> None:
         """What is done in place to the latent weights after every update; nothing unless the paper says so."""
 
@@ -67,6 +75,11 @@ def binary_weights(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """The +-1 tensor of every binary layer by parameter name, whatever `weights` is set to."""
     for name, module in latents(network):
         yield f"{name}.weight".removeprefix("."), module.signs()
+
+
+def latent_weights(network: nn.Module) -> list[nn.Parameter]:
+    """The latent real weights of every binary layer."""
+    return [module.weight for _, module in latents(network)]
 
 
 @torch.no_grad()

@@ -97,6 +97,9 @@ class Branch(Latent):
         out: Tensor = self.norm(dot)
         return out
 
+    def summed(self, x: Tensor) -> Tensor:
+        return shifted(x, *self.shift) + self.bias
+
     @torch.no_grad()
     def fold_scale(self) -> None:
         """From "scaled" to "binary": the scale a moves into batch norm, (a dot - mean)^2 / (var + eps) =

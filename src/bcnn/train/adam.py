@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bcnn.errors import UserError
-from bcnn.nets.bcnn import Network
 from bcnn.train.config import Step
 
 
-def adam(network: Network, step: Step) -> torch.optim.Adam:
+def adam(network: nn.Module, step: Step) -> torch.optim.Adam:
     """Adam with L2 weight decay on the weights of convolutions only (sec. 5.1)."""
     convolutions = [p for name, p in network.named_parameters() if name.endswith("weight") and p.dim() == 4]
     chosen = {id(p) for p in convolutions}
@@ -19,7 +18,7 @@ def adam(network: Network, step: Step) -> torch.optim.Adam:
     return torch.optim.Adam(groups, lr=step.lr, fused=True)
 
 
-def state_by_name(optimizer: torch.optim.Optimizer, network: Network) -> dict[str, Tensor]:
+def state_by_name(optimizer: torch.optim.Optimizer, network: nn.Module) -> dict[str, Tensor]:
     """Adam's state by parameter name: NAME/exp_avg, NAME/exp_avg_sq, NAME/step."""
     return {
         f"{name}/{key}": value
@@ -28,7 +27,7 @@ def state_by_name(optimizer: torch.optim.Optimizer, network: Network) -> dict[st
     }
 
 
-def load_state(optimizer: torch.optim.Optimizer, network: Network, state: dict[str, Tensor]) -> None:
+def load_state(optimizer: torch.optim.Optimizer, network: nn.Module, state: dict[str, Tensor]) -> None:
     for name, parameter in network.named_parameters():
         try:
             optimizer.state[parameter] = {

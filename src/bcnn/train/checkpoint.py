@@ -1,7 +1,7 @@
 """Weights and what belongs to them <-> one safetensors file. No pickle; a file is written whole or not at all.
 
 A checkpoint's tensors are the network's `state_dict`; in one that a run can go on from, Adam's state stands beside them
-under `optimizer/`. Its metadata is JSON: config of the run, mean and deviation of the data, class names, where the run was,
+under `optimizer/`. Its metadata is JSON: which network it is, config of the run, mean and deviation of the data, class names, where the run was,
 a hash per tensor and one of the metadata itself.
 
     run folder   last.safetensors           where the run is; at its end, the trained network
@@ -22,12 +22,13 @@ from typing import Any
 import safetensors
 import safetensors.torch
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bcnn.errors import UserError
 from bcnn.files import digest, write_atomic
-from bcnn.nets import config as network_config
+from bcnn.nets import chosen, latent
 from bcnn.nets.bcnn import Network
+from bcnn.nets.config import NetworkConfig
 from bcnn.train.transfer import check_state, transfer
 
 FORMAT = "bcnn-checkpoint-2"
@@ -53,7 +54,7 @@ class Meta:
 class Checkpoint:
     """A file's content, checked for its form only."""
 
-    network: network_config.NetworkConfig
+    network: chosen.AnyNetwork
     weights: str  # mode of the binary convolutions, see binarize.WEIGHTS
     state: dict[str, Tensor]
     meta: Meta
@@ -76,7 +77,7 @@ def save(path: str | Path, checkpoint: Checkpoint, keep: bool = False) -> None:
     meta = checkpoint.meta
     header = {
         "format": FORMAT,
-        "network": json.dumps(network_config.to_dict(checkpoint.network)),
+        "network": json.dumps(chosen.to_plain(checkpoint.network)),
         "weights": checkpoint.weights,
         "meta": json.dumps(
             {
@@ -162,7 +163,7 @@ def _read(path: Path) -> Checkpoint:
             header: Mapping[str, str] = file.metadata() or {}
             if header.get("format") not in (FORMAT, UNHASHED):
                 found = header.get("format", "none")
-                if "program" in header:
+                if found.isdecimal():
                     raise UserError(
                         f"{path} is a packed file already, not a checkpoint; look into it with: bcnn info {path}"
                     )
@@ -170,7 +171,7 @@ def _read(path: Path) -> Checkpoint:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         if header["format"] == FORMAT:
             _check_hashes(header, tensors)
-        network = network_config.from_dict(json.loads(header["network"]))
+        network = chosen.from_plain(json.loads(header["network"]))
         meta = json.loads(header["meta"])
         mean, std = tuple(map(float, meta["mean"])), tuple(map(float, meta["std"]))
         if len(mean) != 3 or len(std) != 3:
@@ -213,27 +214,37 @@ def fits(checkpoint: Checkpoint, source: str) -> None:
     A file of a few kilobytes may describe one of many gigabytes. Its binary convolutions alone are counted first, then all
     shapes are compared on torch's "meta" device, where tensors have no memory.
     """
-    state, blocks = checkpoint.state, checkpoint.network.plan()
-    branches = sum(2 * block.branches * block.filter**2 for block in blocks)
-    weights = sum(2 * block.branches * block.filter**2 * block.channels**2 for block in blocks)
-    values = sum(tensor.numel() for tensor in state.values())
-    if branches > len(state) or weights > values:
-        raise UserError(
-            f"{source} lacks tensors: its network has {weights:,} binary weights, the file {values:,} values in {len(state):,} tensors"
-        )
+    state = checkpoint.state
+    if isinstance(checkpoint.network, NetworkConfig):
+        blocks = checkpoint.network.plan()
+        branches = sum(2 * block.branches * block.filter**2 for block in blocks)
+        weights = sum(2 * block.branches * block.filter**2 * block.channels**2 for block in blocks)
+        values = sum(tensor.numel() for tensor in state.values())
+        if branches > len(state) or weights > values:
+            raise UserError(
+                f"{source} lacks tensors: its network has {weights:,} binary weights, the file {values:,} values in {len(state):,} tensors"
+            )
     with torch.device("meta"):
-        network = Network(checkpoint.network, checkpoint.weights)
+        network = build(checkpoint)
     check_state(checkpoint.state, network, source)
 
 
-def load(path: str | Path) -> tuple[Network, Meta]:
+def build(checkpoint: Checkpoint) -> nn.Module:
+    """The network that the header describes, with random weights."""
+    network = chosen.build(checkpoint.network)
+    latent.set_weights(network, checkpoint.weights)
+    return network
+
+
+def load(path: str | Path) -> tuple[nn.Module, Meta]:
     """The trained network in eval mode, and its `Meta`. `path`: a checkpoint, or a run folder (its last one).
 
     Weights trained with a scale ("scaled") come with the scale folded into batch norm, so that the result is "real" or "binary".
     """
     checkpoint = read(path)
     fits(checkpoint, str(path))
-    network = Network(checkpoint.network, checkpoint.weights)
+    network = build(checkpoint)
     transfer(checkpoint.state, network, str(path))
-    network.fold_scale()
+    if isinstance(network, Network):
+        network.fold_scale()
     return network.eval(), checkpoint.meta

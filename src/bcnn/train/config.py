@@ -11,7 +11,7 @@ from typing import Literal
 
 from bcnn.data.config import DataConfig
 from bcnn.errors import UserError
-from bcnn.nets.config import NetworkConfig
+from bcnn.nets.chosen import AnyNetwork
 
 # What a step does to latent weights before a convolution uses them, see binarize.WEIGHTS.
 Weights = Literal["real", "binary", "scaled", "tanh", "float"]
@@ -68,7 +68,7 @@ class TrainConfig:
     """A complete run."""
 
     recipe: str
-    network: NetworkConfig
+    network: AnyNetwork
     data: DataConfig
     steps: tuple[Step, ...]
     batch: int = 128  # images per update, over all processes
@@ -117,6 +117,6 @@ class TrainConfig:
         if height % stride or width % stride:
             raise UserError(
                 f"step {step.name!r}: size {step.size:g} makes images of {height} x {width}, "
-                f"but both must be multiples of {stride}, the product of the network's strides"
+                f"but both must be multiples of {stride}, as {self.network.name} needs them"
             )
         return height, width

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from bcnn.data import Batch, Data
 from bcnn.errors import UserError
+from bcnn.nets import chosen, latent
 from bcnn.nets.bcnn import Network
 from bcnn.scores import Scores
 from bcnn.train import adam, checkpoint, distributed, fused, losses, meters, schedule, settings, tensorboard
@@ -29,7 +30,7 @@ from bcnn.train.interrupt import Interrupt, Stopped
 from bcnn.train.run import RunFolder, provenance
 from bcnn.train.targets import Targets, find_targets
 from bcnn.train.terminal import Terminal
-from bcnn.train.transfer import latents, transfer
+from bcnn.train.transfer import transfer
 
 METER_IMAGES = 64  # evaluation images that the activity meters look at
 
@@ -117,7 +118,8 @@ class Trainer:
         state, optimizer_state = self.start(resumed)
         while self.progress.step < len(self.config.steps):
             step = self.config.steps[self.progress.step]
-            network = Network(self.config.network, step.weights).to(self.device)
+            network = chosen.build(self.config.network).to(self.device)
+            latent.set_weights(network, step.weights)
             previous = self.config.steps[self.progress.step - 1].name if self.progress.step else self.config.init
             report = transfer(state, network, previous or "the initial weights")
             fresh = previous and not optimizer_state  # not in the middle of a step
@@ -136,13 +138,13 @@ class Trainer:
             return resumed.state, resumed.optimizer
         self.open_tensorboard()
         torch.manual_seed(self.config.seed)
-        network = Network(self.config.network)
+        network = chosen.build(self.config.network)
         if self.config.init:
             source = checkpoint.read(self.config.init)
             transfer(source.state, network, self.config.init)
         return network.state_dict(), {}
 
-    def train_step(self, step: Step, network: Network, optimizer: torch.optim.Optimizer) -> None:
+    def train_step(self, step: Step, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         model = distributed.wrap(network)
         targets = find_targets(step, self.config, self.data, self.folder, self.device, self.terminal, self.trust)
         progress = self.progress
@@ -177,7 +179,7 @@ class Trainer:
         step: Step,
         t: float,
         model: nn.Module,
-        network: Network,
+        network: nn.Module,
         optimizer: torch.optim.Optimizer,
         targets: Targets,
         batch: Batch,
@@ -188,8 +190,8 @@ class Trainer:
         for group in optimizer.param_groups:
             group["lr"] = lr
         if step.weights == "tanh":
-            network.set_temperature(schedule.temperature(step, t))
-        weights = latents(network)
+            latent.set_temperature(network, schedule.temperature(step, t))
+        weights = latent.latent_weights(network)
         metered = progress.batch % self.config.meter_every == 0
         before = meters.signs(weights) if metered else []
 
@@ -200,7 +202,7 @@ class Trainer:
             here = slice(i * self.part, (i + 1) * self.part)
             with (
                 distributed.gradients_stay_local(model, i + 1 < parts),
-                losses.Taps(network if step.matching else None) as taps,
+                losses.Taps(network if step.matching and isinstance(network, Network) else None) as taps,
             ):
                 x, y = batch.x[here], batch.y[here]
                 logits = model(x)
@@ -214,6 +216,7 @@ class Trainer:
             with torch.no_grad():
                 for weight in weights:
                     weight.clamp_(-1, 1)
+        latent.constrain(network)
         distributed.average_statistics(network)
 
         if self.world > 1:
@@ -236,7 +239,7 @@ class Trainer:
 
     # --- what happens between the updates ---------------------------------------------------------------------------
 
-    def end_epoch(self, step: Step, network: Network, optimizer: torch.optim.Optimizer, speed: float) -> None:
+    def end_epoch(self, step: Step, network: nn.Module, optimizer: torch.optim.Optimizer, speed: float) -> None:
         progress = self.progress
         progress.epoch += 1
         progress.epochs_done += 1
@@ -256,7 +259,7 @@ class Trainer:
             progress.accuracies[step.name] = scores.top1
         self.save(network, optimizer)
 
-    def record(self, step: Step, network: Network, scores: Scores | None, speed: float) -> dict[str, Any]:
+    def record(self, step: Step, network: nn.Module, scores: Scores | None, speed: float) -> dict[str, Any]:
         progress = self.progress
         some = next(self.data.val_batches(METER_IMAGES, device=self.device)).x
         activity = meters.activity(network, some)
@@ -274,14 +277,14 @@ class Trainer:
             "accuracy": scores.top1 if scores else None,
             "top5": scores.top5 if scores else None,
             "flips": sum(progress.flips) / max(1, len(progress.flips)),
-            "outside": meters.outside(latents(network)),
+            "outside": meters.outside(latent.latent_weights(network)),
             "balance": activity.balance,
             "surviving": activity.surviving,
             "images_per_second": speed,
             "seconds": progress.seconds,
         }
 
-    def finish_step(self, step: Step, network: Network) -> None:
+    def finish_step(self, step: Step, network: nn.Module) -> None:
         """The step's network gets a file of its own; then the next step begins, with Adam's state and the best forgotten."""
         progress = self.progress
         self.save_network(self.folder.step(step.name), network, must=True)
@@ -302,18 +305,18 @@ class Trainer:
         if self.rank == 0 and self.config.tensorboard and not self.progress.finished:
             self.tensorboard = tensorboard.writer(self.folder.path / "tensorboard", self.progress.updates)
 
-    def contents(self, network: Network) -> checkpoint.Checkpoint:
+    def contents(self, network: nn.Module) -> checkpoint.Checkpoint:
         data = self.data
         meta = checkpoint.Meta(
             data.mean, data.std, data.classes, data.config.crop, provenance(self.config, self.progress.accuracies)
         )
-        return checkpoint.Checkpoint(network.config, network.weights, network.state_dict(), meta)
+        return checkpoint.Checkpoint(self.config.network, latent.weights_of(network), network.state_dict(), meta)
 
-    def save_network(self, path: Path, network: Network, must: bool = False) -> None:
+    def save_network(self, path: Path, network: nn.Module, must: bool = False) -> None:
         """A network without what is needed to go on: for use, and as teacher."""
         self.write(path, self.contents(network), must)
 
-    def save(self, network: Network, optimizer: torch.optim.Optimizer | None, must: bool = False) -> None:
+    def save(self, network: nn.Module, optimizer: torch.optim.Optimizer | None, must: bool = False) -> None:
         """last.safetensors: what a resumed run begins with. At the end of the run nothing of Adam's state is left in it."""
         contents = dataclasses.replace(
             self.contents(network),

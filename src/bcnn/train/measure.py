@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bcnn.data import open_evaluation
 from bcnn.deploy.measure import Progress, Result, check_classes, data_config
+from bcnn.nets.latent import weights_of
+from bcnn.program.lower import image_size
 from bcnn.train import checkpoint
 from bcnn.train.evaluate import evaluate
 
@@ -11,8 +13,8 @@ from bcnn.train.evaluate import evaluate
 def measure_checkpoint(model: str, data: str, split: str, strict: bool, progress: Progress) -> Result:
     network, meta = checkpoint.load(model)
     config = data_config(data, meta.crop, meta.provenance, strict)
-    opened = open_evaluation(config, network.config.image_size, meta.mean, meta.std, split)
-    check_classes(model, meta.labels, network.config.classes, opened.classes)
+    opened = open_evaluation(config, image_size(network), meta.mean, meta.std, split)
+    check_classes(model, meta.labels, len(meta.labels), opened.classes)
     scores = evaluate(network, opened, on_images=lambda count: progress(count, len(opened.val)))
     notes = (*opened.notes, opened.unreadable.summary()) if opened.unreadable else opened.notes
-    return Result(scores, opened.classes, f"torch, float32, {network.weights} weights", notes)
+    return Result(scores, opened.classes, f"torch, float32, {weights_of(network)} weights", notes)

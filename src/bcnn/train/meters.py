@@ -2,8 +2,8 @@
 
 - flips: share of the binary weights that changed sign in an update. High: the rate is too high; zero: nothing is learned any more.
 - outside: share of the latent weights outside [-1, 1]. They get no gradient (Eq. 3) and are stuck.
-- balance: share of +1 among a branch's binarized activations. Near 0 or 1 a channel tells nothing.
-- surviving: share of the activations with |x + b| < 1, through which any gradient survives the surrogate (Eq. 1).
+- balance: share of +1 among a binary layer's binarized activations. Near 0 or 1 a channel tells nothing.
+- surviving: share of the activations through which any gradient survives the surrogate: |x + b| < 1 (Eq. 1) in the paper's network.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bcnn.nets import layers
-from bcnn.nets.bcnn import Network
+from bcnn.nets.latent import Latent, latents
 
 
 def signs(weights: Sequence[Tensor]) -> list[Tensor]:
@@ -36,31 +35,28 @@ def outside(weights: Sequence[Tensor]) -> float:
 
 @dataclass
 class Activity:
-    """Balance and surviving share of every branch, by module name."""
+    """Balance and surviving share of every binary layer, by module name."""
 
     balance: dict[str, float] = field(default_factory=dict)
     surviving: dict[str, float] = field(default_factory=dict)
 
 
 @torch.no_grad()
-def activity(network: Network, x: Tensor) -> Activity:
-    """Look at every branch's input while `x` passes through the network in eval mode, which changes nothing in it."""
+def activity(network: nn.Module, x: Tensor) -> Activity:
+    """Look at every binary layer's input while `x` passes through the network in eval mode, which changes nothing in it."""
     result = Activity()
 
     def look(name: str) -> Any:
         def hook(module: nn.Module, args: tuple[Tensor, ...]) -> None:
-            assert isinstance(module, layers.Branch)
-            summed = layers.shifted(args[0], *module.shift) + module.bias
-            result.balance[name] = float((summed >= 0).double().mean())
-            result.surviving[name] = float((summed.abs() < 1).double().mean())
+            assert isinstance(module, Latent)
+            summed = module.summed(args[0])
+            if summed is not None:
+                result.balance[name] = float((summed >= 0).double().mean())
+                result.surviving[name] = float(module.survives(summed).double().mean())
 
         return hook
 
-    handles = [
-        module.register_forward_pre_hook(look(name))
-        for name, module in network.named_modules()
-        if isinstance(module, layers.Branch)
-    ]
+    handles = [module.register_forward_pre_hook(look(name)) for name, module in latents(network)]
     training = network.training
     try:
         network.eval()(x)

@@ -6,6 +6,7 @@ recipe for one run with `bcnn train --set key=value`. No torch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -89,7 +90,7 @@ def cifar10() -> TrainConfig:
     cycle2 = replace(step2, name="step2-cycle2", epochs=20, lr=5e-3)
     return TrainConfig(
         recipe="cifar10",
-        network=preset("cifar10").scaled(1.5),
+        network=preset("cifar10"),
         data=DataConfig(crop=1.0, augment=Augment(scale=(1.0, 1.0), ratio=(1.0, 1.0), shift=4 / 32)),
         steps=(step1, step2, cycle2),
         batch=64,
@@ -130,6 +131,11 @@ RECIPES: dict[str, Callable[[], TrainConfig]] = {
     "cifar10": cifar10,
     "digits": digits,
 }
+
+
+def for_size(size: tuple[int, int]) -> str:
+    """The recipe whose images are nearest to that size."""
+    return min(RECIPES, key=lambda name: abs(math.log(math.prod(size) / math.prod(RECIPES[name]().network.image_size))))
 
 
 def recipe(name: str) -> TrainConfig:

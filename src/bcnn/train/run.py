@@ -165,7 +165,10 @@ def git_commit() -> str:
             ["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=True
         ).stdout
         changed = subprocess.run(
-            ["git", "status", "--porcelain", "--untracked-files=no", "."], cwd=here, capture_output=True, text=True
+            ["git", "--no-optional-locks", "status", "--porcelain", "--untracked-files=no", "."],
+            cwd=here,
+            capture_output=True,
+            text=True,
         ).stdout
     except (OSError, subprocess.CalledProcessError):
         return ""

@@ -1,6 +1,6 @@
 """`TrainConfig` <-> plain data, and `--set key=value` for any field of it, checked against the field's type. No torch.
 
-Keys are dotted: `batch=64`, `data.augment.flip=false`, `network.branches=2`. A step is named by its position, its name or `*`
+Keys are dotted: `batch=64`, `data.augment.flip=false`, `network.branches=2`; `network=NAME` is another network. A step is named by its position, its name or `*`
 for all: `steps.1.lr=1e-3`, `steps.step2.lr=1e-3`, `steps.*.teacher=none`.
 """
 
@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from bcnn import plain
 from bcnn.errors import UserError, nearest
-from bcnn.nets import config as network_config
+from bcnn.nets import chosen
+from bcnn.nets.registry import architecture
 from bcnn.train.config import TrainConfig
 
 T = TypeVar("T")
@@ -20,6 +21,7 @@ T = TypeVar("T")
 def to_dict(config: TrainConfig) -> dict[str, Any]:
     """Plain data that `from_dict` reads back to an equal config."""
     table: dict[str, Any] = plain.to_plain(config)
+    table["network"] = chosen.to_plain(config.network)
     return table
 
 
@@ -45,7 +47,7 @@ def override(config: TrainConfig, assignments: list[str]) -> TrainConfig:
             for name in parents:
                 node = node[name]
             node[last] = _parse(text.strip())
-        from_dict(data)  # a wrong value is reported with the assignment that brought it
+        data = to_dict(from_dict(data))  # a wrong value is reported with the assignment that brought it
     return from_dict(data)
 
 
@@ -69,15 +71,18 @@ def _paths(data: Any, key: str) -> list[list[Any]]:
         found: list[tuple[list[Any], Any]] = []
         for path, node in places:
             for step in _select(node, part, key):
-                found.append(([*path, step], node[step]))
+                found.append(([*path, step], node.get(step) if isinstance(node, dict) else node[step]))
         places = found
     return [path for path, _ in places]
 
 
 def _select(node: Any, part: str, key: str) -> list[Any]:
     if isinstance(node, dict):
-        if part not in node:
-            raise UserError(f"--set {key}: unknown key {part!r}; {nearest(part, node)}")
+        known = {*node}
+        if isinstance(node.get("network"), str):  # a registered network: its choices, which only its code knows
+            known |= {*architecture(node["network"]).choices()}
+        if part not in known:
+            raise UserError(f"--set {key}: unknown key {part!r}; {nearest(part, known)}")
         return [part]
     if isinstance(node, list):
         names = [item.get("name") if isinstance(item, dict) else None for item in node]
@@ -87,15 +92,15 @@ def _select(node: Any, part: str, key: str) -> list[Any]:
             return [names.index(part)]
         if part.isdigit() and int(part) < len(node):
             return [int(part)]
-        known = [str(name) for name in names if name] or [str(i) for i in range(len(node))]
-        raise UserError(f"--set {key}: no item {part!r}; {nearest(part, known)}, or a position below {len(node)}, or *")
+        items = [str(name) for name in names if name] or [str(i) for i in range(len(node))]
+        raise UserError(f"--set {key}: no item {part!r}; {nearest(part, items)}, or a position below {len(node)}, or *")
     raise UserError(f"--set {key}: there is nothing below {node!r}")
 
 
-def _network(data: Any, where: str) -> network_config.NetworkConfig:
-    """It checks itself; a preset's name or a file stands for all of it."""
+def _network(data: Any, where: str) -> chosen.AnyNetwork:
+    """It checks itself; a registered name or a file stands for all of it."""
     try:
-        return network_config.resolve(data) if isinstance(data, str) else network_config.from_dict(data)
+        return chosen.resolve(data) if isinstance(data, str) else chosen.from_plain(data)
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
 
@@ -107,4 +112,4 @@ def _text(data: Any, where: str) -> str:
     return str(data)
 
 
-READERS: plain.Readers = {network_config.NetworkConfig: _network, str: _text}
+READERS: plain.Readers = {chosen.AnyNetwork: _network, str: _text}

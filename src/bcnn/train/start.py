@@ -12,6 +12,7 @@ import torch
 
 from bcnn.data import Data, open_data
 from bcnn.errors import UserError
+from bcnn.nets import chosen, latent
 from bcnn.train import checkpoint, distributed, settings, teachers
 from bcnn.train.config import FINAL, TrainConfig
 from bcnn.train.interrupt import Interrupt, Stopped
@@ -55,6 +56,7 @@ def _train(
     rank, world = distributed.rank_world()
     if not resume:
         check_names(config, trust)
+        check_network(config)
     else:
         for teacher in outside(config):  # as run.json names them, and that may come from anywhere
             teachers.check_trust(teacher, trust)
@@ -134,6 +136,17 @@ def check_names(config: TrainConfig, trust: bool) -> None:
         checkpoint.find(config.init)
     for teacher in outside(config):
         teachers.check(teacher, trust)
+
+
+def check_network(config: TrainConfig) -> None:
+    """Whether it can be built at all, and its layers have what every step asks of their weights. Takes no memory."""
+    with torch.device("meta"):
+        network = chosen.build(config.network)
+    for step in config.steps:
+        try:
+            latent.set_weights(network, step.weights)
+        except UserError as error:
+            raise UserError(f"step {step.name!r}: {config.network.name} has {error}") from None
 
 
 def check_labels(labels: tuple[str, ...]) -> None:

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from bcnn.data import Data
 from bcnn.errors import UserError
 from bcnn.nets.bcnn import Network
+from bcnn.nets.config import NetworkConfig
 from bcnn.train import distributed, losses, teachers
 from bcnn.train.config import Step, TrainConfig
 from bcnn.train.run import RunFolder
@@ -49,8 +50,12 @@ def find_targets(
     is_step = any(step.teacher == other.name for other in config.steps)
     name = str(folder.step(step.teacher)) if is_step else step.teacher
     teacher = teachers.load(name, data, device, trust)
+    if step.matching and not isinstance(config.network, NetworkConfig):
+        raise UserError(
+            f"step {step.name!r}: matching needs the levels of the paper's networks; {config.network.name} has none"
+        )
     if step.matching and not isinstance(teacher.module, Network):
-        raise UserError(f"step {step.name!r}: matching needs a teacher that is a network of ours, not {step.teacher}")
+        raise UserError(f"step {step.name!r}: matching needs a teacher with the paper's levels, not {step.teacher}")
     variants = data.config.augment.fixed
     if not variants or step.matching:
         return Targets(step, teacher)

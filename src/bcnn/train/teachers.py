@@ -30,6 +30,7 @@ from bcnn.data import Data
 from bcnn.errors import UserError
 from bcnn.files import replacing
 from bcnn.nets.bcnn import Network
+from bcnn.program.lower import image_size
 from bcnn.train import checkpoint
 from bcnn.train.losses import Taps
 
@@ -69,7 +70,7 @@ def load(name: str, data: Data, device: str = "cpu", trust: bool = False) -> Tea
         module, size = _exported(Path(name))
     else:
         network, meta = checkpoint.load(name)
-        module, mean, std, labels, size = network, meta.mean, meta.std, meta.labels, network.config.image_size
+        module, mean, std, labels, size = network, meta.mean, meta.std, meta.labels, image_size(network)
     own_std = torch.tensor(data.std).reshape(1, 3, 1, 1)
     own_mean = torch.tensor(data.mean).reshape(1, 3, 1, 1)
     to_std, to_mean = torch.tensor(std).reshape(1, 3, 1, 1), torch.tensor(mean).reshape(1, 3, 1, 1)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bcnn.errors import UserError
-from bcnn.nets import layers
-from bcnn.nets.bcnn import Network
+from bcnn.nets.latent import latent_weights
 
 
 @dataclass(frozen=True)
@@ -33,12 +31,7 @@ class Report:
         )
 
 
-def latents(network: torch.nn.Module) -> list[torch.nn.Parameter]:
-    """The latent real weights of every binary convolution."""
-    return [module.weight for module in network.modules() if isinstance(module, layers.Branch)]
-
-
-def check_state(state: Mapping[str, Tensor], network: Network, source: str) -> None:
+def check_state(state: Mapping[str, Tensor], network: nn.Module, source: str) -> None:
     """A missing, unknown or differently shaped tensor is a `UserError`."""
     own = network.state_dict()
     if missing := sorted(own.keys() - state.keys()):
@@ -52,12 +45,12 @@ def check_state(state: Mapping[str, Tensor], network: Network, source: str) -> N
             raise UserError(f"{source}: {name} is {state[name].dtype}, this network's is {tensor.dtype}")
 
 
-def transfer(state: Mapping[str, Tensor], network: Network, source: str) -> Report:
+def transfer(state: Mapping[str, Tensor], network: nn.Module, source: str) -> Report:
     """Copy `state` into the network. What does not fit is a `UserError`, never a silent drop."""
     check_state(state, network, source)
     network.load_state_dict(dict(state), strict=True)
     own = network.state_dict()
-    moved = [weight.detach() for weight in latents(network)]
+    moved = [weight.detach() for weight in latent_weights(network)]
     return Report(
         source,
         len(own),
