@@ -190,7 +190,7 @@ def test_matching_needs_a_network_of_ours(tmp_path, monkeypatch):
     fake = lambda package, model: Plain()  # noqa: E731
     monkeypatch.setattr(teachers, "_pretrained", fake)
     monkeypatch.setattr(teachers, "_library", lambda package, model: None)
-    with pytest.raises(UserError, match="matching needs a teacher that is a network of ours"):
+    with pytest.raises(UserError, match="matching needs a teacher with the paper's levels"):
         train(tiny.config(steps=(replace(tiny.STEP1, teacher="timm:x", matching=1.0),)), tmp_path / "run")
 
 
