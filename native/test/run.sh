@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tests the native core without Python against maps that the interpreter made.
+# Tests the native core without Python against maps that the interpreter made, and the training kernels against themselves.
 #   native/test/run.sh sanitize   under AddressSanitizer and UndefinedBehaviorSanitizer
 #   native/test/run.sh threads    under ThreadSanitizer
 #   native/test/run.sh neon       for AArch64, in an emulator (Debian: apt install g++-aarch64-linux-gnu qemu-user)
@@ -31,7 +31,16 @@ for source in native/*.cpp native/kernels/*.cpp native/ops/*.cpp native/plan/*.c
     -o "$build/$mode-$(echo "${source%.cpp}" | tr / -).o" &
   jobs="$jobs $!"
 done
+for source in native/training/[dkp]*.cpp native/test/training_test.cpp; do
+  # shellcheck disable=SC2086
+  "$cxx" -std=c++17 -fno-trapping-math -fno-math-errno -Wall -Wextra -Wno-psabi -Wno-unknown-pragmas $flags -c "$source" \
+    -o "$build/training-$mode-$(basename "$source" .cpp).o" &
+  jobs="$jobs $!"
+done
 for job in $jobs; do wait "$job"; done
 # shellcheck disable=SC2086
 "$cxx" $flags "$build/$mode"-*.o -o "$build/$mode" -lpthread
 $run "$build/$mode" "$build/vectors"
+# shellcheck disable=SC2086
+"$cxx" $flags "$build/training-$mode"-*.o -o "$build/training-$mode" -lpthread
+$run "$build/training-$mode"
