@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -261,3 +262,11 @@ def test_a_network_whose_rules_constrain_its_weights_keeps_them_there_while_it_t
     for weight in weights:
         assert weight.abs().max() <= 1
         assert weight.mean(1).abs().max() < 0.05  # centred, then clamped
+
+
+def test_a_network_without_binary_layers_trains_and_is_reported(tmp_path):
+    network = Chosen("resnet-18-cifar", 10, (8, 8), {"width": 0.125})
+    step = replace(tiny.STEP2, warmup=0, epochs=1)
+    train(tiny.config(network=network, steps=(step,), batch=1024), tmp_path / "run")
+    assert (tmp_path / "run" / "report.html").exists()
+    assert latent.latent_weights(checkpoint.load(tmp_path / "run")[0]) == []

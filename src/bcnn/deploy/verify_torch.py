@@ -13,6 +13,7 @@ from torch import nn
 from bcnn.deploy.verify import Check, Logits
 from bcnn.errors import UserError
 from bcnn.nets.find import Given, find
+from bcnn.nets.registry import ARCHITECTURES
 from bcnn.program.compare import compare
 from bcnn.program.lower import normalised
 from bcnn.program.ops import Floats, Input
@@ -42,7 +43,7 @@ def load(checkpoint: str | Path) -> tuple[nn.Module, Meta]:
 def load_packed(what: str | Path, program: Program) -> tuple[nn.Module, Reads]:
     """The network that a program was made from: a checkpoint, or anything else that `bcnn pack` takes. The program itself says what
     size, mean and std the latter was packed with."""
-    if isinstance(what, Path) or Path(what).exists():
+    if isinstance(what, Path) or not (what in ARCHITECTURES or ".py:" in what):
         return load(what)
     first = program.ops[0]
     assert isinstance(first, Input)

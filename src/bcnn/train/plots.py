@@ -69,6 +69,9 @@ def activity(epochs: Sequence[Record]) -> Figure:
     """Balance and surviving share of every branch (rows) in every epoch (columns)."""
     layers = list(epochs[-1]["balance"])
     figure = Figure(figsize=(11, max(2.6, 0.17 * len(layers) + 1.2)), layout="constrained")
+    if not layers:
+        figure.text(0.5, 0.5, "no layer of this network is binary", ha="center", color=GREY)
+        return figure
     for axes, key, title, colours in zip(
         figure.subplots(1, 2, sharey=True),
         ("balance", "surviving"),

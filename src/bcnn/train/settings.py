@@ -31,7 +31,10 @@ def from_dict(data: Any) -> TrainConfig:
 
 def typed(cls: type[T], data: Any, where: str) -> T:
     """Any other dataclass from plain data of unknown origin, every field checked against its annotation."""
-    return plain.build(cls, data, where, readers=READERS)
+    try:
+        return plain.build(cls, data, where, readers=READERS)
+    except UserError as error:
+        raise UserError(str(error) if str(error).startswith(where) else f"{where}.{error}") from None
 
 
 def override(config: TrainConfig, assignments: list[str]) -> TrainConfig:

@@ -74,11 +74,12 @@ class Terminal:
         self.bar.remove_task(task)
 
     def row(self, record: dict[str, Any]) -> None:
+        balance, surviving = record["balance"].values(), record["surviving"].values()  # none in a network that is real
         cells = {
             **record,
             "epoch": f"{record['epoch']}/{record['epochs']}",
-            "balance_range": f"{min(record['balance'].values()):.2f}-{max(record['balance'].values()):.2f}",
-            "surviving_mean": sum(record["surviving"].values()) / len(record["surviving"]),
+            "balance_range": f"{min(balance):.2f}-{max(balance):.2f}" if balance else None,
+            "surviving_mean": sum(surviving) / len(surviving) if surviving else None,
         }
         texts = ((form.format(cells[key]) if cells[key] is not None else "", width) for _, width, form, key in COLUMNS)
         self.say("".join(f"{text:>{width}}" for text, width in texts))
