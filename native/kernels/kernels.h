@@ -96,7 +96,7 @@ struct ConvData {  // taps along a row; the caller hands over the rows
     int kernel_height, kernel_width, stride, dilation, left;
     int channels, width, out_width;  // C and width of the map read
     int k, o, groups;
-    // Depth wise [O / lanes, T, lanes]; dense [O / (registers * lanes), T, K / G, registers * lanes]; else [T, K / G, O].
+    // Depth wise [O / lanes, T, lanes]; dense [O / (registers * lanes), T, K / G, registers * lanes]; else [T, K / G, O]
     const float* weight;
     const float* offset;
 };
