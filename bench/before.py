@@ -17,6 +17,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bcnn.bench.timing import facts
+
 CHILD = """
 import sys, time
 import numpy as np
@@ -75,6 +77,8 @@ def main() -> None:
     parser.add_argument("--path")
     parser.add_argument("--rounds", type=int, default=40)
     given = parser.parse_args()
+    for key, value in facts(threads=2).items():
+        print(f"{key:9} {value}")
     root = Path(__file__).resolve().parents[1]
     builds = {
         "before": start(given.python, given.path, ""),

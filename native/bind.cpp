@@ -20,19 +20,22 @@ using Images = nb::ndarray<const uint8_t, nb::ndim<4>, nb::c_contig, nb::device:
 using Image = nb::ndarray<const uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using Result = nb::ndarray<nb::numpy, float>;
 
-// A bcnn.program.record.Record: kind, numbers, arrays, parts. `kept` holds the arrays until the engine has its own copies.
+// A bcnn.program.record.Record: kind, numbers, arrays, parts. `kept` holds the arrays until the engine has its own
+// copies.
 Record record_of(nb::handle from, std::vector<Values>& kept) {
     const auto [kind, numbers, arrays, parts] = nb::cast<std::tuple<std::string, nb::dict, nb::dict, nb::dict>>(from);
     Record made;
     made.kind = kind;
-    for (const auto& [name, values] : numbers) made.numbers[nb::cast<std::string>(name)] = nb::cast<std::vector<int>>(values);
+    for (const auto& [name, values] : numbers)
+        made.numbers[nb::cast<std::string>(name)] = nb::cast<std::vector<int>>(values);
     for (const auto& [name, values] : arrays) {
         kept.push_back(nb::cast<Values>(values));
         if (kept.back().itemsize() != 4) throw std::invalid_argument("arrays of a program have values of four bytes");
         made.arrays[nb::cast<std::string>(name)] = {kept.back().data(), kept.back().size()};
     }
     for (const auto& [name, records] : parts)
-        for (const nb::handle one : nb::cast<nb::list>(records)) made.parts[nb::cast<std::string>(name)].push_back(record_of(one, kept));
+        for (const nb::handle one : nb::cast<nb::list>(records))
+            made.parts[nb::cast<std::string>(name)].push_back(record_of(one, kept));
     return made;
 }
 
@@ -46,8 +49,8 @@ struct Core {
     std::unique_ptr<Engine> engine;
     std::vector<std::tuple<int, int, int>> shapes;
 
-    Core(const nb::list& ops, const std::vector<std::tuple<int, int, int>>& shapes_in, const std::string& isa, int threads,
-         bool least_memory)
+    Core(const nb::list& ops, const std::vector<std::tuple<int, int, int>>& shapes_in, const std::string& isa,
+         int threads, bool least_memory)
         : shapes(shapes_in) {
         if (threads < 1 || shapes.empty()) throw std::invalid_argument("an engine needs ops and at least one thread");
         const Kernels& kernels = kernels_of(isa);
@@ -146,8 +149,8 @@ NB_MODULE(_core, m) {
     m.def("dot_peak", &dot_peak, nb::arg("isa"));
     m.def("popcount_peak", &popcount_peak, nb::arg("isa"));
     nb::class_<Core>(m, "Engine")
-        .def(nb::init<const nb::list&, const std::vector<std::tuple<int, int, int>>&, const std::string&, int, bool>(), nb::arg("ops"),
-             nb::arg("shapes"), nb::arg("isa"), nb::arg("threads"), nb::arg("least_memory"))
+        .def(nb::init<const nb::list&, const std::vector<std::tuple<int, int, int>>&, const std::string&, int, bool>(),
+             nb::arg("ops"), nb::arg("shapes"), nb::arg("isa"), nb::arg("threads"), nb::arg("least_memory"))
         .def("run", &Core::run, nb::arg("images"))
         .def("maps", &Core::maps, nb::arg("image"))
         .def("profile", &Core::profile, nb::arg("image"), nb::arg("repeats"))

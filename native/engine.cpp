@@ -22,7 +22,8 @@ struct Engine::Run {
     double* fastest = nullptr;     // profile: the least time each step has taken
 };
 
-Engine::Engine(const std::vector<Record>& records, const std::vector<Shape>& shapes, const Kernels& kernels, int threads, Goal goal)
+Engine::Engine(const std::vector<Record>& records, const std::vector<Shape>& shapes, const Kernels& kernels,
+               int threads, Goal goal)
     : threads_(threads), turn_(std::make_unique<std::mutex>()), at_fork_([this] { after_fork(); }) {
     Build build(records, shapes, kernels);
     for (size_t i = 0; i < records.size(); i++) maker_.push_back(build.maker(int(i)));
@@ -70,7 +71,7 @@ size_t Engine::weight_memory() const {
     return bytes;
 }
 
-// --- running -----------------------------------------------------------------------------------------------------------
+// --- running ---------------------------------------------------------------------------------------------------------
 
 void Engine::run(const uint8_t* images, size_t count, float* logits) {
     std::lock_guard<std::mutex> lock(*turn_);
@@ -146,7 +147,8 @@ void extend(const Op& op, const Task& task) {
     for (int y = task.y0; y < task.y1; y++)
         for (int x = 0; x < op.shape.w; x++) {
             float* const pixel = task.out.floats(y) + size_t(x) * kLine;
-            for (int c = op.shape.c; c < view.period; c++) pixel[place_of(view, c)] = pixel[place_of(view, c - op.shape.c)];
+            for (int c = op.shape.c; c < view.period; c++)
+                pixel[place_of(view, c)] = pixel[place_of(view, c - op.shape.c)];
         }
 }
 
@@ -183,7 +185,8 @@ void Engine::take_logits(const Plan& plan, Context& context, float* logits) cons
     const int last = int(ops_.size()) - 1;
     const Segment& segment = plan.segments.back();
     const Op& op = *ops_.back();
-    const Task all{0, op.shape.h, 0, op.shape.c, nullptr, map(plan, segment, segment.shares[0], last, context), nullptr, nullptr};
+    const Task all{0,       op.shape.h, 0, op.shape.c, nullptr, map(plan, segment, segment.shares[0], last, context),
+                   nullptr, nullptr};
     copy_out(op, all, logits);
 }
 

@@ -25,8 +25,8 @@ public:
     void run(const uint8_t* images, size_t count, float* logits);
     // The same run of one image, copying each row of each record's map to maps[record] (H,W,C) as it is made.
     void maps(const uint8_t* image, float* const* maps);
-    // Seconds spent in each record's ops, on one thread: the sum over their steps of the fastest of `repeats` runs of that step. A
-    // step takes microseconds, so this sees through the noise of a shared machine.
+    // Seconds spent in each record's ops, on one thread: the sum over their steps of the fastest of `repeats` runs of
+    // that step. A step takes microseconds, so this sees through the noise of a shared machine.
     void profile(const uint8_t* image, int repeats, double* seconds);
 
     size_t logits() const { return logits_; }

@@ -22,7 +22,8 @@ const Isa* isas() {
     static const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vpopcntdq");
 #endif
-    static const Isa all[] = {{&avx512_kernels, avx512}, {&avx2_kernels, avx2}, {&scalar_kernels, true}, {nullptr, false}};
+    static const Isa all[] = {
+        {&avx512_kernels, avx512}, {&avx2_kernels, avx2}, {&scalar_kernels, true}, {nullptr, false}};
 #elif defined(__aarch64__)
     static const Isa all[] = {{&neon_kernels, true}, {&scalar_kernels, true}, {nullptr, false}};
 #else

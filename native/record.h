@@ -1,5 +1,6 @@
-// An op as the engine is handed it: a flat record, as bcnn/program/record.py makes it. What each field means stands in the op's class in
-// bcnn/program/ops, which has checked it. Arrays are views of the caller's memory, alive only while an Engine is made.
+// An op as the engine is handed it: a flat record, as bcnn/program/record.py makes it. What each field means stands in
+// the op's class in bcnn/program/ops, which has checked it. Arrays are views of the caller's memory, alive only while
+// an Engine is made.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +24,8 @@ struct Record {
 
     int number(const std::string& name, size_t at = 0) const {
         const auto found = numbers.find(name);
-        if (found == numbers.end() || at >= found->second.size()) throw std::invalid_argument(kind + " has no number " + name);
+        if (found == numbers.end() || at >= found->second.size())
+            throw std::invalid_argument(kind + " has no number " + name);
         return found->second[at];
     }
     const std::vector<int>& list(const std::string& name) const {
@@ -38,9 +40,15 @@ struct Record {
         if (found->second.size != count) throw std::invalid_argument(kind + ": array " + name + " has another size");
         return found->second.data;
     }
-    const float* floats(const std::string& name, size_t count) const { return static_cast<const float*>(data(name, count)); }
-    const uint32_t* words(const std::string& name, size_t count) const { return static_cast<const uint32_t*>(data(name, count)); }
-    const int32_t* indices(const std::string& name, size_t count) const { return static_cast<const int32_t*>(data(name, count)); }
+    const float* floats(const std::string& name, size_t count) const {
+        return static_cast<const float*>(data(name, count));
+    }
+    const uint32_t* words(const std::string& name, size_t count) const {
+        return static_cast<const uint32_t*>(data(name, count));
+    }
+    const int32_t* indices(const std::string& name, size_t count) const {
+        return static_cast<const int32_t*>(data(name, count));
+    }
     size_t size(const std::string& name) const {
         const auto found = arrays.find(name);
         return found == arrays.end() ? 0 : found->second.size;

@@ -2,7 +2,8 @@
 #if defined(__x86_64__)
 #include "kernels/kernels.h"
 
-#if defined(BCNN_EMULATE_AVX512)  // every intrinsic in plain C++, to test on machines that lack them: native/test/run.sh avx512
+#if defined( \
+    BCNN_EMULATE_AVX512)  // every intrinsic in plain C++, to test on machines that lack them: native/test/run.sh avx512
 #define SIMDE_NO_NATIVE
 #define SIMDE_ENABLE_NATIVE_ALIASES
 #include <simde/x86/avx512.h>
@@ -18,7 +19,8 @@ static simde__m512 _mm512_cvtepi32_ps(simde__m512i v) {  // the one that SIMDe 0
 #include <immintrin.h>
 // A target region instead of a compiler flag: only what follows may use these instructions.
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,avx512f,avx512bw,avx512vl,avx512vpopcntdq"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,avx512f,avx512bw,avx512vl,avx512vpopcntdq"))), \
+                             apply_to = function)
 #else
 #pragma GCC target("avx2,avx512f,avx512bw,avx512vl,avx512vpopcntdq")
 #endif

@@ -1,9 +1,10 @@
-// Binary convolution, written once over the primitives of an instruction set: make the bits of a block of pixels, count, finish.
+// Binary convolution, written once over the primitives of an instruction set: make the bits of a block of pixels,
+// count, finish.
 //
-// The .inl files are included inside that set's namespace, after its header, in a target region. No standard library in here: an
-// inline std function compiled in a target region could be the copy that the linker keeps for everyone, and crash a machine
-// without those instructions. Lanes are always channels, so no sum ever crosses lanes and every value is computed in the order
-// that bcnn/program/ops states.
+// The .inl files are included inside that set's namespace, after its header, in a target region. No standard library in
+// here: an inline std function compiled in a target region could be the copy that the linker keeps for everyone, and
+// crash a machine without those instructions. Lanes are always channels, so no sum ever crosses lanes and every value
+// is computed in the order that bcnn/program/ops states.
 
 constexpr int pad_vectors = kPad / lanes;
 
@@ -15,7 +16,7 @@ struct Number {
     static constexpr int value = n;
 };
 
-// --- bits ----------------------------------------------------------------------------------------------------------------
+// --- bits ------------------------------------------------------------------------------------------------------------
 
 // x >= threshold of a row, as words: bit c % 32 of word c // 32.
 static void sign_words(const float* x, View v, int pixels, const float* threshold, int words, uint32_t* out) {
@@ -57,7 +58,8 @@ BCNN_INLINE void gather_pixel(const Gather& g, const BitRows& from, int pixel, i
         }
         for (int kx = 0; kx < g.kernel_width; kx++) {
             const int column = first + kx * g.dilation;
-            const uint32_t* const at = row && 0 <= column && column < g.width ? row + ptrdiff_t(column) * pixel_words : from.pad;
+            const uint32_t* const at =
+                row && 0 <= column && column < g.width ? row + ptrdiff_t(column) * pixel_words : from.pad;
             copy_words(to + kx * g.words, at + skip, g.words);
         }
     }
@@ -67,7 +69,8 @@ BCNN_INLINE int dot_words(const Gather& g) { return g.kernel_height * g.kernel_w
 BCNN_INLINE size_t words_bytes(const Gather& g) { return (size_t(dot_words(g)) * 4 + kSlack + 63) / 64 * 64; }
 
 // Bits of one block for every group: [group][pixels / together][d.bits]; if `plain`, words [pixel][group].
-BCNN_NOINLINE void gather_block(const BinaryConvData& d, const BitRows& from, int p0, int pixels, uint8_t* words, uint8_t* bits) {
+BCNN_NOINLINE void gather_block(const BinaryConvData& d, const BitRows& from, int p0, int pixels, uint8_t* words,
+                                uint8_t* bits) {
     const Gather& g = d.gather;
     const int count = dot_words(g);
     for (int i = 0; i < g.groups; i++) {
@@ -92,7 +95,7 @@ BCNN_NOINLINE void gather_block(const BinaryConvData& d, const BitRows& from, in
     }
 }
 
-// --- counts ----------------------------------------------------------------------------------------------------------------
+// --- counts ----------------------------------------------------------------------------------------------------------
 
 // n = popcount(x ^ w) of a block of pixels and G groups of channels.
 template <int G, class Count>
@@ -106,7 +109,8 @@ BCNN_NOINLINE void dots(const uint8_t* bits, size_t bytes, int pixels, const uin
 
 // The counts of one branch for up to 64 channels from c on.
 template <class Count>
-BCNN_INLINE void count(const BinaryConvData& d, const BranchData& branch, const uint8_t* bits, int pixels, int c, Count* n) {
+BCNN_INLINE void count(const BinaryConvData& d, const BranchData& branch, const uint8_t* bits, int pixels, int c,
+                       Count* n) {
     const int groups = (least(kPad, d.o - c) + group - 1) / group;
     const uint8_t* w = branch.weight + size_t(c / group) * d.weight_group;
     int g = 0;
@@ -117,19 +121,21 @@ BCNN_INLINE void count(const BinaryConvData& d, const BranchData& branch, const 
 
 // The same word by word: any channel may be in another group.
 template <class Count>
-BCNN_NOINLINE void count_plain(const BinaryConvData& d, const BranchData& branch, const uint8_t* bits, int pixels, int c, Count* n) {
+BCNN_NOINLINE void count_plain(const BinaryConvData& d, const BranchData& branch, const uint8_t* bits, int pixels,
+                               int c, Count* n) {
     const int words = dot_words(d.gather), made = d.o / d.gather.groups;
     for (int p = 0; p < pixels; p++)
         for (int i = 0; i < least(kPad, d.o - c); i++) {
             const uint32_t* const w = (const uint32_t*)branch.weight + size_t(c + i) * size_t(words);
-            const uint32_t* const x = (const uint32_t*)(bits + (size_t(p) * size_t(d.gather.groups) + size_t((c + i) / made)) * d.bits);
+            const uint32_t* const x =
+                (const uint32_t*)(bits + (size_t(p) * size_t(d.gather.groups) + size_t((c + i) / made)) * d.bits);
             int sum = 0;
             for (int j = 0; j < words; j++) sum += __builtin_popcount(x[j] ^ w[j]);
             n[p * kPad + i] = Count(sum);
         }
 }
 
-// --- what follows ------------------------------------------------------------------------------------------------------------
+// --- what follows ----------------------------------------------------------------------------------------------------
 
 // Where `finish` reads and writes, at the first pixel of a run and the first channel of its registers.
 template <class Count>
@@ -144,7 +150,8 @@ struct Finish {
 
 enum Sum { one_branch, two_branches, one_more };  // one_more: onto the sum of the branches before it, which is in `out`
 
-// Scale and offset of up to two branches, their sum, then the endings in `end`, for V registers of channels of a run of pixels.
+// Scale and offset of up to two branches, their sum, then the endings in `end`, for V registers of channels of a run of
+// pixels.
 template <class Count, int end, int sum, int V>
 static void finish(const Finish<Count>& f) {
     constexpr int B = sum == two_branches ? 2 : 1;
@@ -164,10 +171,11 @@ static void finish(const Finish<Count>& f) {
     int p = f.pixels;
     const auto pixels = [&](auto count) __attribute__((always_inline)) {
         constexpr int T = decltype(count)::value;
-        // Step by step for all T * V registers: each step waits for the one before it, the registers do not wait for each other.
+        // Step by step for all T * V registers: each step waits for the one before it, the registers do not wait for
+        // each other.
         Floats v[T][V], u[T][V];
-#define BCNN_EACH(STEP)                 \
-    for (int t = 0; t < T; t++)         \
+#define BCNN_EACH(STEP)         \
+    for (int t = 0; t < T; t++) \
         for (int j = 0; j < V; j++) STEP;
         BCNN_EACH(v[t][j] = in_order(counts(n + t * kPad + j * lanes)))
         BCNN_EACH(v[t][j] = in_order(mul(v[t][j], scale[0][j])))
@@ -219,7 +227,8 @@ struct Passes {  // finish for every ending, sum and number of registers
 
 // Pixels of which taps are missing, one branch: each has what its class adds to the counts. Anything may follow.
 template <class Count>
-BCNN_NOINLINE void finish_border(const Finish<Count>& f, const float* const* correction, ptrdiff_t at, int end, bool more) {
+BCNN_NOINLINE void finish_border(const Finish<Count>& f, const float* const* correction, ptrdiff_t at, int end,
+                                 bool more) {
     const Floats scale = load(f.scale[0]), offset = load(f.offset[0]);
     for (int p = 0; p < f.pixels; p++) {
         Floats v = counts(f.n[0] + p * kPad);
@@ -236,8 +245,8 @@ BCNN_NOINLINE void finish_border(const Finish<Count>& f, const float* const* cor
 
 // Two registers of channels at a time, from channel c on.
 template <class Count, class Each>
-BCNN_INLINE void each_register(const BinaryConvData& d, const BinaryConvStep& s, int p0, int c, int b, int branches, Count* const* n,
-                               int step, const Each& each) {
+BCNN_INLINE void each_register(const BinaryConvData& d, const BinaryConvStep& s, int p0, int c, int b, int branches,
+                               Count* const* n, int step, const Each& each) {
     const int vectors = (least(kPad, d.o - c) + lanes - 1) / lanes;
     Finish<Count> f;
     int in[2];
@@ -263,8 +272,8 @@ BCNN_INLINE void each_register(const BinaryConvData& d, const BinaryConvStep& s,
 }
 
 template <class Count>
-BCNN_INLINE void finish_block(const BinaryConvData& d, const BinaryConvStep& s, int p0, int pixels, int c, int b, int branches,
-                              Count* const* n) {
+BCNN_INLINE void finish_block(const BinaryConvData& d, const BinaryConvStep& s, int p0, int pixels, int c, int b,
+                              int branches, Count* const* n) {
     static constexpr Passes<Count> passes;
     const int end = b + branches == d.branches ? d.end : 0;
     const auto& pass = passes.of[end][branches == 2 ? two_branches : b ? one_more : one_branch];
@@ -276,8 +285,8 @@ BCNN_INLINE void finish_block(const BinaryConvData& d, const BinaryConvStep& s, 
 
 // The same where taps may be missing: runs of pixels that have all of them, and of pixels that do not.
 template <class Count>
-BCNN_NOINLINE void finish_taps(const BinaryConvData& d, const BinaryConvStep& s, int p0, int pixels, int c, int b, int branches,
-                               Count* const* n) {
+BCNN_NOINLINE void finish_taps(const BinaryConvData& d, const BinaryConvStep& s, int p0, int pixels, int c, int b,
+                               int branches, Count* const* n) {
     const float* correction[2][kBlock];
     const auto missing = [&](int p) { return correction[0][p] || (branches == 2 && correction[1][p]); };
     for (int i = 0; i < branches; i++) {
@@ -301,15 +310,16 @@ BCNN_NOINLINE void finish_taps(const BinaryConvData& d, const BinaryConvStep& s,
         for (int i = 0; i < branches; i++) {
             Count* const own[2] = {run[i], run[i]};
             const int end = b + i + 1 == d.branches ? d.end : 0;
-            each_register(d, s, p0 + first, c, b + i, 1, own, 1, [&](Finish<Count>& f, int at, bool) __attribute__((always_inline)) {
-                f.pixels = last - first;
-                finish_border(f, correction[i] + first, at, end, b + i > 0);
-            });
+            each_register(d, s, p0 + first, c, b + i, 1, own, 1,
+                          [&](Finish<Count>& f, int at, bool) __attribute__((always_inline)) {
+                              f.pixels = last - first;
+                              finish_border(f, correction[i] + first, at, end, b + i > 0);
+                          });
         }
     }
 }
 
-// --- all of it -----------------------------------------------------------------------------------------------------------------
+// --- all of it -------------------------------------------------------------------------------------------------------
 
 BCNN_INLINE size_t branch_bits(const BinaryConvData& d) {  // of a block of one branch
     const size_t pixels = d.plain ? size_t(d.block) : size_t(d.block / together);
@@ -317,7 +327,8 @@ BCNN_INLINE size_t branch_bits(const BinaryConvData& d) {  // of a block of one 
 }
 
 static size_t scratch_bytes(const BinaryConvData& d) {
-    return 2 * kBlock * kPad * sizeof(Wide) + 2 * words_bytes(d.gather) + size_t(least(kBranches, d.branches)) * branch_bits(d) + kSlack;
+    return 2 * kBlock * kPad * sizeof(Wide) + 2 * words_bytes(d.gather) +
+           size_t(least(kBranches, d.branches)) * branch_bits(d) + kSlack;
 }
 
 template <class Count, bool taps>
@@ -341,7 +352,8 @@ static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& 
             for (int c = s.channel_begin; c < s.channel_end; c += kPad) {
                 const size_t skip = taps ? size_t(c / made) * size_t(d.block / together) * d.bits : 0;
                 for (int b = b0; b < b1;) {
-                    const int branches = b ? 1 : least(2, b1 - b);  // the first two at a time, so that sums are stored less often
+                    const int branches =
+                        b ? 1 : least(2, b1 - b);  // the first two at a time, so that sums are stored less often
                     for (int i = 0; i < branches; i++) {
                         const uint8_t* const from = bits + (b + i - b0) * block_bits;
                         if (taps && d.plain)

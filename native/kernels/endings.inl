@@ -1,5 +1,5 @@
-// Endings that no kernel did in registers, over a row of the map made. Each is one rounding an operation, and a float that was stored
-// and loaded is the same float: so this equals doing them in registers.
+// Endings that no kernel did in registers, over a row of the map made. Each is one rounding an operation, and a float
+// that was stored and loaded is the same float: so this equals doing them in registers.
 
 template <class Each>
 BCNN_INLINE void each_value(const EndingStep& s, const Each& each) {
@@ -32,16 +32,20 @@ static void ending(const EndingData& d, const EndingStep& s) {
         case EndingKind::add: add_map(s); break;
         case EndingKind::gate: gate(s); break;
         case EndingKind::affine:
-            if (d.a) each_value(s, [&](Floats v, int c, int) __attribute__((always_inline)) { return mul(v, load(d.a + c)); });
-            if (d.b) each_value(s, [&](Floats v, int c, int) __attribute__((always_inline)) { return add(v, load(d.b + c)); });
+            if (d.a)
+                each_value(s,
+                           [&](Floats v, int c, int) __attribute__((always_inline)) { return mul(v, load(d.a + c)); });
+            if (d.b)
+                each_value(s,
+                           [&](Floats v, int c, int) __attribute__((always_inline)) { return add(v, load(d.b + c)); });
             break;
         case EndingKind::prelu:
-            each_value(s, [&](Floats v, int c, int) __attribute__((always_inline)) { return exact_prelu(v, load(d.a + c)); });
+            each_value(
+                s, [&](Floats v, int c, int) __attribute__((always_inline)) { return exact_prelu(v, load(d.a + c)); });
             break;
         case EndingKind::relu:
-            each_value(s, [&](Floats v, int, int) __attribute__((always_inline)) {
-                return if_less(v, broadcast(0), broadcast(0), v);
-            });
+            each_value(s, [&](Floats v, int, int)
+                              __attribute__((always_inline)) { return if_less(v, broadcast(0), broadcast(0), v); });
             break;
         case EndingKind::clip:
             each_value(s, [&](Floats v, int, int) __attribute__((always_inline)) {

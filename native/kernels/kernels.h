@@ -1,10 +1,10 @@
-// What an instruction set offers the ops: a table of functions over plain pointers, one table per instruction set. The functions
-// are written once, in binary.inl, real.inl and endings.inl, over the primitives in simd/*.h.
+// What an instruction set offers the ops: a table of functions over plain pointers, one table per instruction set. The
+// functions are written once, in binary.inl, real.inl and endings.inl, over the primitives in simd/*.h.
 //
-// Float maps are [C / kLine][rows][W][kLine]: channels in blocks of a cache line. Every kernel works on one or two registers of
-// channels at a time and walks along a row, so it walks along memory. Arrays of parameters are padded to 64 channels.
-// Bit maps are [rows][W][words]: the bits of a pixel are neighbours, group by group.
-// Legend: K channels read (after replication), O made, C of the map read, T taps, G groups.
+// Float maps are [C / kLine][rows][W][kLine]: channels in blocks of a cache line. Every kernel works on one or two
+// registers of channels at a time and walks along a row, so it walks along memory. Arrays of parameters are padded to
+// 64 channels. Bit maps are [rows][W][words]: the bits of a pixel are neighbours, group by group. Legend: K channels
+// read (after replication), O made, C of the map read, T taps, G groups.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,9 +14,10 @@
 
 namespace bcnn {
 
-constexpr int kLine = 16;     // floats of a cache line
-constexpr int kPad = 64;      // parameter arrays are padded to this many channels: four registers of the widest instruction set
-constexpr int kBlock = 56;    // pixels whose bits are made at a time, or a part of them; divides 224, 112, 56 and 28 x 28
+constexpr int kLine = 16;  // floats of a cache line
+constexpr int kPad =
+    64;  // parameter arrays are padded to this many channels: four registers of the widest instruction set
+constexpr int kBlock = 56;  // pixels whose bits are made at a time, or a part of them; divides 224, 112, 56 and 28 x 28
 constexpr int kBranches = 4;  // branches whose bits are held at a time
 constexpr int kSlack = 64;    // bytes behind bits and words that copies in whole registers may touch
 
@@ -28,17 +29,18 @@ struct View {      // how a float map is read
 BCNN_INLINE ptrdiff_t place_of(View v, int c) { return ptrdiff_t(size_t(c / kLine) * v.block) + c % kLine; }
 BCNN_INLINE int wrapped(int c, int period) { return c == period ? 0 : c; }
 
-// --- binary convolution --------------------------------------------------------------------------------------------------
+// --- binary convolution ----------------------------------------------------------------------------------------------
 
 enum End { add_first = 1, prelu_first = 2, add_second = 4, prelu_second = 8 };  // endings in registers, in this order
 
 struct BranchData {
-    const float* threshold;  // [K]; NaN past K: those bits are 0, like the weights there. 1x1 only: others read a bit map
-    const uint8_t* weight;   // as pack_weight or pack_taps lays it out, or plain words
+    const float*
+        threshold;  // [K]; NaN past K: those bits are 0, like the weights there. 1x1 only: others read a bit map
+    const uint8_t* weight;  // as pack_weight or pack_taps lays it out, or plain words
     const float *scale, *offset;
 };
 
-struct Gather {  // taps of a binary k x k convolution over a bit map
+struct Gather {                                         // taps of a binary k x k convolution over a bit map
     int kernel_height, kernel_width, stride, dilation;  // the last two along a row
     int width, out_width;                               // of the map read, of the map made
     int words;                                          // of one group of a pixel
@@ -62,7 +64,8 @@ struct BitRows {                  // where a branch of a k x k convolution reads
     const uint32_t* const* rows;  // [row made][kernel row], none outside the map
     const uint32_t* pad;          // a pixel outside the map
     int left;                     // tap 0 of column 0 reads column -left
-    // Zero padding: what is added to the counts, [row class][column class][O], and the classes, [row made] and [column]; or none.
+    // Zero padding: what is added to the counts, [row class][column class][O], and the classes, [row made] and
+    // [column]; or none.
     const float* correction;
     const uint16_t *row_class, *column_class;  // 0: nothing is missing
     int column_classes;
@@ -82,7 +85,7 @@ struct BinaryConvStep {  // pixels that are neighbours in memory
     uint8_t* scratch;
 };
 
-// --- real ops --------------------------------------------------------------------------------------------------------------
+// --- real ops --------------------------------------------------------------------------------------------------------
 
 struct DepthwiseData {
     int k, width, stride;                  // width and stride of the map read and the step over it
@@ -93,10 +96,16 @@ struct ConvData {  // taps along a row; the caller hands over the rows
     int kernel_height, kernel_width, stride, dilation, left;
     int channels, width, out_width;  // C and width of the map read
     int k, o, groups;
-    const float* weight;  // depth wise [O / lanes, T, lanes]; dense [O / (registers * lanes), T, K / G, registers * lanes]; else [T, K / G, O]
+    // Depth wise [O / lanes, T, lanes]; dense [O / (registers * lanes), T, K / G, registers * lanes]; else [T, K / G, O]
+    const float* weight;
     const float* offset;
 };
-enum class ConvKind { depthwise, dense, grouped, scattered };  // grouped: dense, and a register of channels lies in one group
+enum class ConvKind {
+    depthwise,
+    dense,
+    grouped,
+    scattered
+};  // grouped: dense, and a register of channels lies in one group
 
 struct PoolData {
     int kernel_height, kernel_width, stride, dilation, left, width, out_width;
@@ -104,7 +113,7 @@ struct PoolData {
     bool inside;  // averages count only the taps on the map
 };
 
-// --- endings ---------------------------------------------------------------------------------------------------------------
+// --- endings ---------------------------------------------------------------------------------------------------------
 
 enum class EndingKind { add, gate, affine, prelu, relu, clip, sign };
 
@@ -126,32 +135,36 @@ struct EndingStep {
 struct Kernels {
     const char* name;
     int lanes;
-    int group;         // channels of a weight group
-    int narrow_limit;  // the most bits whose counts fit a Narrow
-    int together;      // pixels whose bits are packed together
+    int group;                      // channels of a weight group
+    int narrow_limit;               // the most bits whose counts fit a Narrow
+    int together;                   // pixels whose bits are packed together
     size_t (*bits_bytes)(int k);    // BinaryConvData::bits
     size_t (*weight_bytes)(int k);  // of one group of channels
     size_t (*scratch_bytes)(const BinaryConvData&);
-    void (*pack_weight)(const uint32_t* weight, int o, int k, uint8_t* out);              // [O, words]
+    void (*pack_weight)(const uint32_t* weight, int o, int k, uint8_t* out);                 // [O, words]
     void (*pack_taps)(const uint32_t* weight, int o, int words, bool narrow, uint8_t* out);  // [O, words of all taps]
     void (*binary_conv)(const BinaryConvData&, const BinaryConvStep&);
     void (*bit_conv)(const BinaryConvData&, const BinaryConvStep&);
     // x >= threshold of a row, as words.
     void (*sign_words)(const float* x, View v, int pixels, const float* threshold, int words, uint32_t* out);
     // `height` rows of `width` pixels; row y is made from rows[y S] to rows[y S + 2], which are none outside the map
-    void (*depthwise3x3)(const DepthwiseData&, const float* const* rows, View x, float* out, View out_view, int width, int height);
+    void (*depthwise3x3)(const DepthwiseData&, const float* const* rows, View x, float* out, View out_view, int width,
+                         int height);
     // A row from `kernel_height` rows, none outside the map. Channels from begin to end, multiples of kPad.
-    void (*conv)(ConvKind, const ConvData&, const float* const* rows, View x, float* out, View out_view, int begin, int end);
+    void (*conv)(ConvKind, const ConvData&, const float* const* rows, View x, float* out, View out_view, int begin,
+                 int end);
     int conv_registers;  // of a dense convolution's weights
     void (*pool)(const PoolData&, const float* const* rows, View x, int channels, float* out, View out_view);
-    void (*avg_pool)(const float* const* rows, int s, View x, int channels, float* out, View out_view, int width);  // S x S over S
+    void (*avg_pool)(const float* const* rows, int s, View x, int channels, float* out, View out_view,
+                     int width);  // S x S over S
     void (*global_avg_pool)(const float* x, int pixels, View v, int channel_begin, int channel_end, float* out);
     // weight [O / kPad, C, kPad]
-    void (*linear)(const float* x, int channels, const float* weight, const float* bias, int begin, int end, float* out);
+    void (*linear)(const float* x, int channels, const float* weight, const float* bias, int begin, int end,
+                   float* out);
     void (*copy)(const float* x, View v, int pixels, int channels, float* out, View out_view);  // replicated
     void (*ending)(const EndingData&, const EndingStep&);
-    // For the benchmark, binary MACs of `repeats` rounds: of the innermost loop on data in L1 (first with 0), and of xor,
-    // popcount and add on registers alone.
+    // For the benchmark, binary MACs of `repeats` rounds: of the innermost loop on data in L1 (first with 0), and of
+    // xor, popcount and add on registers alone.
     double (*dot_peak)(int repeats, uint8_t* scratch);
     double (*popcount_peak)(int repeats);
     size_t peak_scratch;
@@ -159,7 +172,8 @@ struct Kernels {
 
 extern const Kernels scalar_kernels, avx2_kernels, avx512_kernels, neon_kernels;
 
-// Weights [O, words] to [group of `lanes` channels][word][lane]: the layout of every instruction set that counts bits in words.
+// Weights [O, words] to [group of `lanes` channels][word][lane]: the layout of every instruction set that counts bits
+// in words.
 void pack_words(const uint32_t* weight, int o, int k, int lanes, uint8_t* out);
 
 // Built into this binary, in order of preference, and whether this machine can run them.

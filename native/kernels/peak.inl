@@ -1,4 +1,5 @@
-// For the benchmark: what the innermost loop reaches, and what xor and popcount could. Nothing in the engine calls this.
+// For the benchmark: what the innermost loop reaches, and what xor and popcount could. Nothing in the engine calls
+// this.
 
 // Binary MACs done by `repeats` rounds of the innermost loop; with 0 repeats, makes the random data that they work on.
 static double dot_peak(int repeats, uint8_t* scratch) {
@@ -19,8 +20,8 @@ static double dot_peak(int repeats, uint8_t* scratch) {
     return double(repeats) * tile_pixels * tile_groups * group * k;
 }
 
-// Binary MACs done by `repeats` rounds of xor, popcount and add on registers alone: no loads, no sums that are ever widened. What
-// a dot product that counts bits the usual way could reach at the very best.
+// Binary MACs done by `repeats` rounds of xor, popcount and add on registers alone: no loads, no sums that are ever
+// widened. What a dot product that counts bits the usual way could reach at the very best.
 static double popcount_peak(int repeats) {
     constexpr int sums = 4;  // enough that none waits for the one before it, few enough for the registers
     Bits x = bits_of(0x5A0FC396u), w = bits_of(0x13579BDFu), sum[sums];

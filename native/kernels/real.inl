@@ -2,12 +2,12 @@
 
 alignas(64) static const float zeros[kLine] = {};
 
-// P pixels of one register of channels. from: column x - 1 in each row, where `outside_left` and `outside_right` say that the
-// first and the last column are not on the map. Filter rows y0 to y1 are. The sums of one pixel wait for each other, those of
-// P pixels do not, and they share columns.
+// P pixels of one register of channels. from: column x - 1 in each row, where `outside_left` and `outside_right` say
+// that the first and the last column are not on the map. Filter rows y0 to y1 are. The sums of one pixel wait for each
+// other, those of P pixels do not, and they share columns.
 template <int S, int P, int y0, int y1>
-BCNN_INLINE void depthwise_tile(const float* const rows[3], ptrdiff_t from, bool outside_left, bool outside_right, const float* w,
-                                Floats offset, Floats slope, float* out) {
+BCNN_INLINE void depthwise_tile(const float* const rows[3], ptrdiff_t from, bool outside_left, bool outside_right,
+                                const float* w, Floats offset, Floats slope, float* out) {
     constexpr int columns = (P - 1) * S + 3;
     Floats v[P];
     for (int p = 0; p < P; p++) v[p] = offset;
@@ -24,13 +24,15 @@ BCNN_INLINE void depthwise_tile(const float* const rows[3], ptrdiff_t from, bool
     for (int p = 0; p < P; p++) store(out + p * kLine, prelu(v[p], slope));
 }
 
-// A row of the registers from j on that share a cache line; they are read at channel c. They take turns every few columns: wide
-// rows are larger than L1, and so a line comes once. S: the stride if it is 1 or 2, else 0.
+// A row of the registers from j on that share a cache line; they are read at channel c. They take turns every few
+// columns: wide rows are larger than L1, and so a line comes once. S: the stride if it is 1 or 2, else 0.
 template <int S, int y0, int y1>
-static void depthwise_row(const DepthwiseData& d, const float* const* rows, View v, int j, int c, float* out, View out_view,
-                          int width) {
+static void depthwise_row(const DepthwiseData& d, const float* const* rows, View v, int j, int c, float* out,
+                          View out_view, int width) {
     constexpr int sharing = kLine / lanes, columns = 56;
-    constexpr int largest = S == 1 ? 7 : S == 2 ? 4 : 1;  // sums and columns fit the registers; 7 divides 224, 112, ... 7
+    constexpr int largest = S == 1   ? 7
+                            : S == 2 ? 4
+                                     : 1;  // sums and columns fit the registers; 7 divides 224, 112, ... 7
     const int stride = S ? S : d.stride, tile = width >= largest ? largest : 1;
     const int end = least(j + sharing, (d.k + lanes - 1) / lanes);
     for (int x0 = 0; x0 < width; x0 += columns)
@@ -41,7 +43,8 @@ static void depthwise_row(const DepthwiseData& d, const float* const* rows, View
             const Floats offset = load(d.offset + i * lanes), slope = load(d.slope + i * lanes);
             float* const to = out + place_of(out_view, i * lanes);
             for (int done = x0; done < least(x0 + columns, width); done += tile) {
-                const int x = least(done, width - tile);  // the last tile may make pixels again: cheaper than one by one
+                const int x =
+                    least(done, width - tile);  // the last tile may make pixels again: cheaper than one by one
                 const bool left = x == 0, right = (x + tile - 1) * stride + 1 >= d.width;
                 const ptrdiff_t first = ptrdiff_t(x * stride - 1) * kLine;
                 if (tile == largest)
@@ -54,7 +57,8 @@ static void depthwise_row(const DepthwiseData& d, const float* const* rows, View
 
 // All rows of one line of channels, then the next: a row is read by three others, and stays in L1 until it has been.
 template <int S>
-static void depthwise_by(const DepthwiseData& d, const float* const* rows, View v, float* out, View out_view, int width, int height) {
+static void depthwise_by(const DepthwiseData& d, const float* const* rows, View v, float* out, View out_view, int width,
+                         int height) {
     constexpr int sharing = kLine / lanes;
     for (int j = 0, c = 0; j * lanes < d.k; j += sharing) {
         for (int y = 0; y < height; y++) {
@@ -67,12 +71,13 @@ static void depthwise_by(const DepthwiseData& d, const float* const* rows, View 
     }
 }
 
-static void depthwise3x3(const DepthwiseData& d, const float* const* rows, View v, float* out, View out_view, int width, int height) {
+static void depthwise3x3(const DepthwiseData& d, const float* const* rows, View v, float* out, View out_view, int width,
+                         int height) {
     const auto by = d.stride == 1 ? depthwise_by<1> : d.stride == 2 ? depthwise_by<2> : depthwise_by<0>;
     by(d, rows, v, out, out_view, width, height);
 }
 
-// --- any convolution ----------------------------------------------------------------------------------------------------------
+// --- any convolution -------------------------------------------------------------------------------------------------
 
 // Which taps of output column x are on the map.
 struct Inside {
@@ -88,7 +93,8 @@ BCNN_INLINE Inside taps_inside(const Data& d, int x) {
 }
 
 // Channel o is made from channel o mod C alone: a register of channels at a time.
-static void conv_depthwise(const ConvData& d, const float* const* rows, View v, float* out, View out_view, int begin, int end) {
+static void conv_depthwise(const ConvData& d, const float* const* rows, View v, float* out, View out_view, int begin,
+                           int end) {
     const int taps = d.kernel_height * d.kernel_width;
     for (int o = begin; o < least(end, d.o); o += lanes) {
         const ptrdiff_t at = place_of(v, o % v.period);
@@ -100,7 +106,8 @@ static void conv_depthwise(const ConvData& d, const float* const* rows, View v, 
             for (int ky = 0; ky < d.kernel_height; ky++) {
                 if (!rows[ky]) continue;
                 for (int kx = in.begin; kx < in.end; kx++) {
-                    const float* const from = rows[ky] + ptrdiff_t(x * d.stride - d.left + kx * d.dilation) * kLine + at;
+                    const float* const from =
+                        rows[ky] + ptrdiff_t(x * d.stride - d.left + kx * d.dilation) * kLine + at;
                     sum = add(sum, mul(load(w + (ky * d.kernel_width + kx) * lanes), load(from)));
                 }
             }
@@ -111,8 +118,8 @@ static void conv_depthwise(const ConvData& d, const float* const* rows, View v, 
 
 // P pixels from x on and V registers of output channels: every input value is one number for all of them.
 template <int P, int V>
-BCNN_INLINE void conv_tile(const ConvData& d, const float* const* rows, View v, int x, Inside in, int first, const float* weight,
-                           const float* offset, float* to, View out_view, int used, int o) {
+BCNN_INLINE void conv_tile(const ConvData& d, const float* const* rows, View v, int x, Inside in, int first,
+                           const float* weight, const float* offset, float* to, View out_view, int used, int o) {
     const int inner = d.k / d.groups, wrapped_first = first % d.channels;
     Floats sum[P][V];
     for (int p = 0; p < P; p++)
@@ -145,7 +152,8 @@ BCNN_INLINE void conv_tile(const ConvData& d, const float* const* rows, View v, 
 constexpr int conv_registers = 2;
 
 template <int V>
-static void conv_dense(const ConvData& d, const float* const* rows, View v, float* out, View out_view, int begin, int end) {
+static void conv_dense(const ConvData& d, const float* const* rows, View v, float* out, View out_view, int begin,
+                       int end) {
     constexpr int P = 4;
     const int inner = d.k / d.groups, made = d.o / d.groups;
     const size_t block = size_t(d.kernel_height * d.kernel_width) * size_t(inner) * (V * lanes);
@@ -157,7 +165,8 @@ static void conv_dense(const ConvData& d, const float* const* rows, View v, floa
             const Inside in = taps_inside(d, x);
             const bool whole = in.begin == 0 && in.end == d.kernel_width;
             const int last = x + P - 1;
-            const bool tile = whole && last < d.out_width && last * d.stride - d.left + (d.kernel_width - 1) * d.dilation < d.width;
+            const bool tile =
+                whole && last < d.out_width && last * d.stride - d.left + (d.kernel_width - 1) * d.dilation < d.width;
             if (tile) {
                 conv_tile<P, V>(d, rows, v, x, in, first, w, d.offset + o, out + x * kLine, out_view, used, o);
                 x += P;
@@ -170,7 +179,8 @@ static void conv_dense(const ConvData& d, const float* const* rows, View v, floa
 }
 
 // Groups of any size: one channel at a time.
-static void conv_scattered(const ConvData& d, const float* const* rows, View v, float* out, View out_view, int begin, int end) {
+static void conv_scattered(const ConvData& d, const float* const* rows, View v, float* out, View out_view, int begin,
+                           int end) {
     const int inner = d.k / d.groups, made = d.o / d.groups;
     for (int o = begin; o < least(end, d.o); o++) {
         const int first = o / made * inner;
@@ -190,7 +200,8 @@ static void conv_scattered(const ConvData& d, const float* const* rows, View v, 
     }
 }
 
-static void conv(ConvKind kind, const ConvData& d, const float* const* rows, View v, float* out, View out_view, int begin, int end) {
+static void conv(ConvKind kind, const ConvData& d, const float* const* rows, View v, float* out, View out_view,
+                 int begin, int end) {
     const auto by = kind == ConvKind::depthwise ? conv_depthwise
                     : kind == ConvKind::dense   ? conv_dense<conv_registers>
                     : kind == ConvKind::grouped ? conv_dense<1>
@@ -198,7 +209,7 @@ static void conv(ConvKind kind, const ConvData& d, const float* const* rows, Vie
     by(d, rows, v, out, out_view, begin, end);
 }
 
-// --- pools --------------------------------------------------------------------------------------------------------------------
+// --- pools -----------------------------------------------------------------------------------------------------------
 
 static void pool(const PoolData& d, const float* const* rows, View v, int channels, float* out, View out_view) {
     const Floats nothing = broadcast(d.max ? -__builtin_inff() : 0.0f);
@@ -215,7 +226,8 @@ static void pool(const PoolData& d, const float* const* rows, View v, int channe
             for (int ky = 0; ky < d.kernel_height; ky++) {
                 if (!rows[ky]) continue;
                 for (int kx = in.begin; kx < in.end; kx++) {
-                    const Floats value = load(rows[ky] + ptrdiff_t(x * d.stride - d.left + kx * d.dilation) * kLine + at);
+                    const Floats value =
+                        load(rows[ky] + ptrdiff_t(x * d.stride - d.left + kx * d.dilation) * kLine + at);
                     r = d.max ? if_less(r, value, value, r) : add(r, value);
                 }
             }
@@ -258,7 +270,8 @@ static void global_avg_pool(const float* x, int pixels, View v, int begin, int e
     }
 }
 
-static void linear(const float* x, int channels, const float* weight, const float* bias, int begin, int end, float* out) {
+static void linear(const float* x, int channels, const float* weight, const float* bias, int begin, int end,
+                   float* out) {
     for (int o = begin; o < end; o += kPad) {
         Floats v[pad_vectors];
         const float* w = weight + size_t(o) * channels;

@@ -4,10 +4,29 @@ static size_t bits_bytes_of(int k) { return bits_bytes(k); }
 static size_t weight_bytes_of(int k) { return weight_bytes(k); }
 static constexpr int together_of = together;
 
-#define BCNN_KERNELS(NAME)                                                                                             \
-    extern const Kernels NAME##_kernels = {                                                                            \
-        #NAME, NAME::lanes, NAME::group, NAME::narrow_limit, NAME::together_of, NAME::bits_bytes_of,                   \
-        NAME::weight_bytes_of, NAME::scratch_bytes, NAME::pack_weight, NAME::pack_taps, NAME::binary_conv,             \
-        NAME::bit_conv, NAME::sign_words, NAME::depthwise3x3, NAME::conv, NAME::conv_registers, NAME::pool,            \
-        NAME::avg_pool, NAME::global_avg_pool, NAME::linear, NAME::copy, NAME::ending, NAME::dot_peak,                 \
-        NAME::popcount_peak, NAME::peak_scratch};
+#define BCNN_KERNELS(NAME)                                        \
+    extern const Kernels NAME##_kernels = {#NAME,                 \
+                                           NAME::lanes,           \
+                                           NAME::group,           \
+                                           NAME::narrow_limit,    \
+                                           NAME::together_of,     \
+                                           NAME::bits_bytes_of,   \
+                                           NAME::weight_bytes_of, \
+                                           NAME::scratch_bytes,   \
+                                           NAME::pack_weight,     \
+                                           NAME::pack_taps,       \
+                                           NAME::binary_conv,     \
+                                           NAME::bit_conv,        \
+                                           NAME::sign_words,      \
+                                           NAME::depthwise3x3,    \
+                                           NAME::conv,            \
+                                           NAME::conv_registers,  \
+                                           NAME::pool,            \
+                                           NAME::avg_pool,        \
+                                           NAME::global_avg_pool, \
+                                           NAME::linear,          \
+                                           NAME::copy,            \
+                                           NAME::ending,          \
+                                           NAME::dot_peak,        \
+                                           NAME::popcount_peak,   \
+                                           NAME::peak_scratch};

@@ -1,12 +1,12 @@
-// BinaryConv: 1x1 reads a float map and makes the bits it needs a block at a time; anything else reads a bit map (ops/bits.cpp) and
-// gathers the taps of an output pixel, so that it is one dot over taps x channels.
+// BinaryConv: 1x1 reads a float map and makes the bits it needs a block at a time; anything else reads a bit map
+// (ops/bits.cpp) and gathers the taps of an output pixel, so that it is one dot over taps x channels.
 //
 // Zero padding. A tap outside the map contributes nothing to the dot, half a mismatch for each of its K / G channels:
 //   1. n = mismatches on the map + missing K / (2 G).
 //   2. The kernel reads 0 bits outside, and counts there popcount(w_tap) for each missing tap.
 //   3. So n = counted + correction, correction = sum over missing taps of K / (2 G) - popcount(w_tap).
-// Which taps are missing depends on the row and the column: few classes of both, and a correction for each pair and channel. All
-// numbers are multiples of 1/2 below 2^17, exact in float32.
+// Which taps are missing depends on the row and the column: few classes of both, and a correction for each pair and
+// channel. All numbers are multiples of 1/2 below 2^17, exact in float32.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -35,7 +35,8 @@ public:
         d_.branches = int(records_.size());
         d_.end = fused_.end;
         d_.gather = {1, 1, 1, 1, 1, 1, 0, 1};
-        for (int i = 0; i < 2; i++) d_.slope[i] = fused_.slope[i] ? fused_.slope[i] : scale_[0].data();  // any, if not read
+        for (int i = 0; i < 2; i++)
+            d_.slope[i] = fused_.slope[i] ? fused_.slope[i] : scale_[0].data();  // any, if not read
     }
     bool splits_channels() const override { return true; }
     size_t weight_bytes() const override { return weight_.bytes(); }
@@ -80,7 +81,7 @@ protected:
     Endings endings_;
     Endings::Fused fused_;
     const int reads_;
-    int bits_ = 0;  // of a dot
+    int bits_ = 0;                 // of a dot
     std::vector<Record> records_;  // read only while the op is made
     std::vector<Aligned<float>> threshold_, scale_, offset_;
     Aligned<uint8_t> weight_;
@@ -95,15 +96,18 @@ public:
         for (const int map : endings_.maps) read(map, build);
         const size_t k = size_t(reads_), words = (k + 31) / 32;
         for (const Record& branch : records_)
-            threshold_.push_back(padded_floats(branch.floats("threshold", k), k, std::numeric_limits<float>::quiet_NaN()));
+            threshold_.push_back(
+                padded_floats(branch.floats("threshold", k), k, std::numeric_limits<float>::quiet_NaN()));
         bits_ = d_.k = reads_;
-        d_.block = reads_ >= 512 ? kBlock / 2 : kBlock;  // bits of a block, weights of 64 channels and tables are to stay in L1
+        d_.block = reads_ >= 512 ? kBlock / 2
+                                 : kBlock;  // bits of a block, weights of 64 channels and tables are to stay in L1
         d_.weight_group = kernels_.weight_bytes(reads_);
         d_.bits = kernels_.bits_bytes(reads_);
         const size_t bytes = size_t((shape.c + kernels_.group - 1) / kernels_.group) * d_.weight_group;
         set_weights(bytes, reads_ <= kernels_.narrow_limit);
         for (size_t b = 0; b < records_.size(); b++)
-            kernels_.pack_weight(records_[b].words("weight", size_t(shape.c) * words), shape.c, reads_, weight_.data() + b * bytes);
+            kernels_.pack_weight(records_[b].words("weight", size_t(shape.c) * words), shape.c, reads_,
+                                 weight_.data() + b * bytes);
         records_.clear();
     }
     Range rows(int slot, int y) const override { return slot ? endings_.rows(slot - 1, y) : Range{y, y + 1}; }
@@ -136,12 +140,20 @@ public:
         bits_ = window_.taps() * inner;
         d_.k = 32 * dot;
         d_.plain = groups > 1 && made % kPad != 0;
-        d_.gather = {window_.kernel[0], window_.kernel[1], window_.stride[1], window_.dilation[1], map_.w, shape.w, words, groups};
+        d_.gather = {window_.kernel[0],
+                     window_.kernel[1],
+                     window_.stride[1],
+                     window_.dilation[1],
+                     map_.w,
+                     shape.w,
+                     words,
+                     groups};
         d_.weight_group = kernels_.weight_bytes(d_.k);
         d_.bits = d_.plain ? size_t(dot) * 4 : kernels_.bits_bytes(d_.k);
         // As many pixels as keep the bits of a block in L1, all groups of it, but at least a tile.
         const size_t pair = d_.bits * size_t(groups) * (d_.plain ? 2 : size_t(2 / kernels_.together));
-        d_.block = int(std::clamp<size_t>(kBitsBudget / pair * 2, d_.plain ? 1 : 8, bits_ >= 512 ? kBlock / 2 : kBlock));
+        d_.block =
+            int(std::clamp<size_t>(kBitsBudget / pair * 2, d_.plain ? 1 : 8, bits_ >= 512 ? kBlock / 2 : kBlock));
         const size_t bytes = d_.plain ? size_t(shape.c) * size_t(dot) * 4
                                       : size_t((shape.c + kernels_.group - 1) / kernels_.group) * d_.weight_group;
         set_weights((bytes + 63) / 64 * 64, bits_ <= kernels_.narrow_limit);
@@ -169,7 +181,8 @@ public:
     int channels(int slot) const override { return slot < d_.branches ? 0 : endings_.channels(slot - d_.branches); }
     size_t parameter_bytes() const override {
         size_t bytes = BinaryConv::parameter_bytes();
-        for (const Branch& b : shifted_) bytes += b.correction.bytes() + b.pad.size() * 4 + (b.row_class.size() + b.column_class.size()) * 2;
+        for (const Branch& b : shifted_)
+            bytes += b.correction.bytes() + b.pad.size() * 4 + (b.row_class.size() + b.column_class.size()) * 2;
         return bytes;
     }
     void run(const Task& task) const override {
@@ -212,32 +225,42 @@ private:
     };
 
     // The classes of one side: for each position which taps are on the map, the class of all of them being 0.
-    static std::vector<Range> classes(int made, int kernel, int stride, int dilation, int before, int size, std::vector<uint16_t>& of) {
+    static std::vector<Range> classes(int made, int kernel, int stride, int dilation, int before, int size,
+                                      std::vector<uint16_t>& of) {
         std::vector<Range> found{{0, kernel}};
         for (int i = 0; i < made; i++) {
-            const int first = i * stride - before;  // where tap 0 is; taps are on the map from ceil(-first / D) to (size - 1 - first) / D
-            Range on{first >= 0 ? 0 : (-first + dilation - 1) / dilation, first >= size ? 0 : (size - 1 - first) / dilation + 1};
+            const int first =
+                i * stride -
+                before;  // where tap 0 is; taps are on the map from ceil(-first / D) to (size - 1 - first) / D
+            Range on{first >= 0 ? 0 : (-first + dilation - 1) / dilation,
+                     first >= size ? 0 : (size - 1 - first) / dilation + 1};
             on.end = std::min(on.end, kernel);
             if (on.empty()) on = {0, 0};
             const auto same = [&](const Range& other) { return other.begin == on.begin && other.end == on.end; };
             // The class of the position before, or all taps, or a new one: ranges never come back.
-            const size_t which = same(found[0]) ? 0 : found.size() > 1 && same(found.back()) ? found.size() - 1 : found.size();
+            const size_t which = same(found[0])                           ? 0
+                                 : found.size() > 1 && same(found.back()) ? found.size() - 1
+                                                                          : found.size();
             if (which == found.size()) found.push_back(on);
             of.push_back(uint16_t(which));
         }
         return found;
     }
 
-    void set_padding(const Record& branch, const uint32_t* weight, int inner, int words, int groups, Branch& own) const {
+    void set_padding(const Record& branch, const uint32_t* weight, int inner, int words, int groups,
+                     Branch& own) const {
         own.pad.assign(size_t(groups) * size_t(words) + kSlack / 4, 0);
         if (const uint32_t* const pad = branch.words("pad", size_t(reads_ + 31) / 32)) {
             for (int k = 0; k < reads_; k++)
-                own.pad[size_t(k / inner * words + k % inner / 32)] |= (pad[k / 32] >> (k % 32) & 1) << (k % inner % 32);
+                own.pad[size_t(k / inner * words + k % inner / 32)] |= (pad[k / 32] >> (k % 32) & 1)
+                                                                       << (k % inner % 32);
             return;
         }
         const Window& w = own.window;
-        const auto rows = classes(shape.h, w.kernel[0], w.stride[0], w.dilation[0], w.padding[0], map_.h, own.row_class);
-        const auto columns = classes(shape.w, w.kernel[1], w.stride[1], w.dilation[1], w.padding[1], map_.w, own.column_class);
+        const auto rows =
+            classes(shape.h, w.kernel[0], w.stride[0], w.dilation[0], w.padding[0], map_.h, own.row_class);
+        const auto columns =
+            classes(shape.w, w.kernel[1], w.stride[1], w.dilation[1], w.padding[1], map_.w, own.column_class);
         own.column_classes = int(columns.size());
         if (rows.size() == 1 && columns.size() == 1) {
             own.row_class.clear();
@@ -245,14 +268,16 @@ private:
             return;
         }
         own.correction = Aligned<float>(rows.size() * columns.size() * padded(size_t(shape.c)));
-        // Sums over the taps left of and above (ky, kx) of inner / 2 - popcount, doubled: any rectangle is four of them.
+        // Sums over the taps left of and above (ky, kx) of inner / 2 - popcount, doubled: any rectangle is four of
+        // them.
         const int height = w.kernel[0], width = w.kernel[1];
         std::vector<int> sums(size_t(height + 1) * size_t(width + 1), 0);
         for (int o = 0; o < shape.c; o++) {
             const auto at = [&](int ky, int kx) -> int& { return sums[size_t(ky) * size_t(width + 1) + size_t(kx)]; };
             for (int ky = 0; ky < height; ky++)
                 for (int kx = 0; kx < width; kx++) {
-                    const uint32_t* const tap = weight + (size_t(o) * size_t(height * width) + size_t(ky * width + kx)) * size_t(words);
+                    const uint32_t* const tap =
+                        weight + (size_t(o) * size_t(height * width) + size_t(ky * width + kx)) * size_t(words);
                     int twice = inner;
                     for (int i = 0; i < words; i++) twice -= 2 * __builtin_popcount(tap[i]);
                     at(ky + 1, kx + 1) = twice + at(ky, kx + 1) + at(ky + 1, kx) - at(ky, kx);
@@ -260,7 +285,8 @@ private:
             for (size_t i = 0; i < rows.size(); i++)
                 for (size_t j = 0; j < columns.size(); j++) {
                     const Range y = rows[i], x = columns[j];
-                    const int on_map = at(y.end, x.end) - at(y.begin, x.end) - at(y.end, x.begin) + at(y.begin, x.begin);
+                    const int on_map =
+                        at(y.end, x.end) - at(y.begin, x.end) - at(y.end, x.begin) + at(y.begin, x.begin);
                     own.correction.data()[(i * columns.size() + j) * padded(size_t(shape.c)) + size_t(o)] =
                         0.5f * float(at(height, width) - on_map);
                 }
@@ -276,7 +302,8 @@ private:
 
 void make(const Record& r, Build& build) {
     bool plain = Window(r.part("window")).is(1, 1, 0) && r.number("groups") == 1;
-    for (const Record& branch : r.list_of("branches")) plain &= branch.number("shift", 0) == 0 && branch.number("shift", 1) == 0;
+    for (const Record& branch : r.list_of("branches"))
+        plain &= branch.number("shift", 0) == 0 && branch.number("shift", 1) == 0;
     if (plain)
         build.add(std::make_unique<Pointwise>(r, build));
     else {

@@ -1,5 +1,5 @@
-// The bits of a map, x >= threshold, for binary convolutions that read more than one pixel. No op of a program: made where one asks for it.
-// A pixel is [groups][words(K / G)], tail bits zero.
+// The bits of a map, x >= threshold, for binary convolutions that read more than one pixel. No op of a program: made
+// where one asks for it. A pixel is [groups][words(K / G)], tail bits zero.
 #include <cstring>
 #include <limits>
 
@@ -12,7 +12,11 @@ namespace {
 class Bits : public Op {
 public:
     Bits(int source, int channels, int groups, const float* threshold, const Shape& map, const Kernels& kernels)
-        : kernels_(kernels), channels_(channels), groups_(groups), plain_((channels + 31) / 32), inner_((channels / groups + 31) / 32) {
+        : kernels_(kernels),
+          channels_(channels),
+          groups_(groups),
+          plain_((channels + 31) / 32),
+          inner_((channels / groups + 31) / 32) {
         shape = map;
         words = groups * inner_;
         reads = {source};
@@ -29,7 +33,8 @@ public:
             uint32_t* const plain = gaps() ? reinterpret_cast<uint32_t*>(task.scratch) : out;
             kernels_.sign_words(task.in[0].floats(y), task.in[0].view, shape.w, threshold_.data(), plain_, plain);
             if (gaps())
-                for (int x = 0; x < shape.w; x++) regroup(plain + size_t(x) * size_t(plain_), out + size_t(x) * size_t(words));
+                for (int x = 0; x < shape.w; x++)
+                    regroup(plain + size_t(x) * size_t(plain_), out + size_t(x) * size_t(words));
         }
     }
 

@@ -23,7 +23,8 @@ public:
                     run = std::min({kLine - c % kLine, kLine - to % kLine, from[i].c - c});
                     const float* x = task.in[i].floats(y) + place_of(task.in[i].view, c);
                     float* v = out + place_of(task.out.view, to);
-                    for (int p = 0; p < shape.w; p++, x += kLine, v += kLine) std::memcpy(v, x, size_t(run) * sizeof(float));
+                    for (int p = 0; p < shape.w; p++, x += kLine, v += kLine)
+                        std::memcpy(v, x, size_t(run) * sizeof(float));
                 }
         }
     }

@@ -17,7 +17,8 @@ public:
         for (int y = task.y0; y < task.y1; y++) {
             const float* from = value_.data() + size_t(y) * size_t(shape.w) * size_t(shape.c);
             for (int x = 0; x < shape.w; x++, from += shape.c)
-                for (int c = 0; c < shape.c; c++) task.out.floats(y)[place_of(task.out.view, c) + ptrdiff_t(x) * kLine] = from[c];
+                for (int c = 0; c < shape.c; c++)
+                    task.out.floats(y)[place_of(task.out.view, c) + ptrdiff_t(x) * kLine] = from[c];
         }
     }
 

@@ -1,4 +1,5 @@
-// Conv: real convolution. Depth wise 3 x 3 over a map padded with one pixel has a kernel of its own, which does a PReLU as well.
+// Conv: real convolution. Depth wise 3 x 3 over a map padded with one pixel has a kernel of its own, which does a PReLU
+// as well.
 #include <algorithm>
 
 #include "ops/endings.h"
@@ -19,12 +20,14 @@ public:
         const size_t o = size_t(shape.c), taps = size_t(window_.taps());
         const float* const weight = r.floats("weight", taps * size_t(inner) * o);
         offset_ = padded_floats(r.floats("offset", o), o);
-        kind_ = inner == 1 && made == 1           ? ConvKind::depthwise
-                : groups == 1                     ? ConvKind::dense
-                : made % kernels_.lanes == 0      ? ConvKind::grouped
-                                                  : ConvKind::scattered;
+        kind_ = inner == 1 && made == 1      ? ConvKind::depthwise
+                : groups == 1                ? ConvKind::dense
+                : made % kernels_.lanes == 0 ? ConvKind::grouped
+                                             : ConvKind::scattered;
         small_ = kind_ == ConvKind::depthwise && window_.stride[0] <= 4 && window_.is(3, window_.stride[0], 1);
-        const int wide = kind_ == ConvKind::scattered ? 0 : kind_ == ConvKind::dense ? lanes * kernels_.conv_registers : lanes;
+        const int wide = kind_ == ConvKind::scattered ? 0
+                         : kind_ == ConvKind::dense   ? lanes * kernels_.conv_registers
+                                                      : lanes;
         weight_ = Aligned<float>(wide ? taps * size_t(inner) * padded(o) : taps * size_t(inner) * o);
         for (size_t i = 0; i < taps * size_t(inner); i++)  // [tap, channel] of all outputs
             for (size_t c = 0; c < o; c++) {
@@ -32,8 +35,18 @@ public:
                 const size_t to = wide ? (block * taps * size_t(inner) + i) * size_t(wide) + in_block : i * o + c;
                 weight_.data()[to] = weight[i * o + c];
             }
-        d_ = {window_.kernel[0], window_.kernel[1], window_.stride[1], window_.dilation[1], window_.padding[1], from[0].c,
-              from[0].w,         shape.w,           reads_,            shape.c,             groups,             weight_.data(),
+        d_ = {window_.kernel[0],
+              window_.kernel[1],
+              window_.stride[1],
+              window_.dilation[1],
+              window_.padding[1],
+              from[0].c,
+              from[0].w,
+              shape.w,
+              reads_,
+              shape.c,
+              groups,
+              weight_.data(),
               offset_.data()};
         if (small_) {
             const float* slope = endings_.fuse_prelu();
@@ -45,7 +58,9 @@ public:
             depthwise_ = {reads_, from[0].w, window_.stride[0], weight_.data(), offset_.data(), slope};
         }
     }
-    Range rows(int slot, int y) const override { return slot ? endings_.rows(slot - 1, y) : window_.rows(y, from[0].h); }
+    Range rows(int slot, int y) const override {
+        return slot ? endings_.rows(slot - 1, y) : window_.rows(y, from[0].h);
+    }
     int channels(int slot) const override {
         return slot ? endings_.channels(slot - 1) : kind_ == ConvKind::depthwise ? reads_ : 0;
     }
@@ -54,7 +69,8 @@ public:
         return weight_.bytes() + offset_.bytes() + slope_.bytes() + endings_.parameter_bytes();
     }
     size_t scratch_bytes() const override {  // kernel rows of every row of a step
-        return (size_t(window_.kernel[0]) + size_t(window_.stride[0]) * size_t(std::min(shape.h, kBatchPixels))) * sizeof(float*);
+        return (size_t(window_.kernel[0]) + size_t(window_.stride[0]) * size_t(std::min(shape.h, kBatchPixels))) *
+               sizeof(float*);
     }
     double row_time() const override {
         const double values = double(shape.w) * shape.c;
@@ -65,7 +81,8 @@ public:
         const auto rows = reinterpret_cast<const float**>(task.scratch);
         if (small_) {
             const int first = window_.tap(task.y0, 0), last = window_.tap(task.y1 - 1, 2);
-            for (int y = first; y <= last; y++) rows[y - first] = 0 <= y && y < from[0].h ? task.in[0].floats(y) : nullptr;
+            for (int y = first; y <= last; y++)
+                rows[y - first] = 0 <= y && y < from[0].h ? task.in[0].floats(y) : nullptr;
             kernels_.depthwise3x3(depthwise_, rows, task.in[0].view, task.out.floats(task.y0), task.out.view, shape.w,
                                   task.y1 - task.y0);
         } else {

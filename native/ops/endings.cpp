@@ -96,8 +96,12 @@ Endings::Fused Endings::fuse(bool negative_zero) {
         // A kernel's PReLU takes -0.0 for negative: harmless but for a negative slope. Another PReLU may have made one.
         const bool prelu = e.kind == "PReLU" && !((negative_zero || fused.end & prelu_first) && e.negative);
         if (!add && !prelu) break;
-        const int end = add ? (last < add_first ? add_first : last < add_second ? add_second : 0)
-                            : (last < prelu_first ? prelu_first : last < prelu_second ? prelu_second : 0);
+        const int end = add ? (last < add_first    ? add_first
+                               : last < add_second ? add_second
+                                                   : 0)
+                            : (last < prelu_first    ? prelu_first
+                               : last < prelu_second ? prelu_second
+                                                     : 0);
         if (!end) break;
         fused.end |= last = end;
         const int second = end == add_second || end == prelu_second;

@@ -1,7 +1,7 @@
 // What follows the sums of an op: the list `after` of its record, as bcnn/program/ops/endings.py defines it.
 //
-// A binary convolution does the first of them in registers where they are what networks use (`fuse`); `run` does the rest over the
-// rows made.
+// A binary convolution does the first of them in registers where they are what networks use (`fuse`); `run` does the
+// rest over the rows made.
 #pragma once
 #include "ops/op.h"
 
@@ -19,11 +19,12 @@ public:
     double row_time() const;
 
     struct Fused {
-        int end = 0;            // kernels.h: End
+        int end = 0;             // kernels.h: End
         int slot[2] = {-1, -1};  // of the maps added
         const float* slope[2] = {nullptr, nullptr};
     };
-    // Takes the endings at the front that `finish` can do, in the order add, PReLU, add, PReLU. `negative_zero`: -0.0 may come in.
+    // Takes the endings at the front that `finish` can do, in the order add, PReLU, add, PReLU. `negative_zero`: -0.0
+    // may come in.
     Fused fuse(bool negative_zero);
     // A PReLU at the front, for kernels that do just that.
     const float* fuse_prelu();

@@ -10,7 +10,8 @@ class Input : public Op {
 public:
     Input(const Record& r, const Build& build) {
         shape = build.shape();
-        const float *scale = r.floats("scale", 3), *offset = r.floats("offset", 3), *intensity = r.floats("intensity", 3);
+        const float *scale = r.floats("scale", 3), *offset = r.floats("offset", 3),
+                    *intensity = r.floats("intensity", 3);
         for (int c = 0; c < 3; c++)
             for (int u = 0; u < 256; u++) lookup_[c][u] = float(u) * scale[c] + offset[c];
         fourth_ = intensity != nullptr;

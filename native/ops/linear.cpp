@@ -19,7 +19,8 @@ public:
         weight_ = Aligned<float>(padded(o) * c);
         for (size_t begin = 0; begin < o; begin += kPad)
             for (size_t i = 0; i < c; i++)
-                std::copy(weight + i * o + begin, weight + i * o + std::min(begin + kPad, o), weight_.data() + begin * c + i * kPad);
+                std::copy(weight + i * o + begin, weight + i * o + std::min(begin + kPad, o),
+                          weight_.data() + begin * c + i * kPad);
     }
     Range rows(int slot, int y) const override { return slot ? endings_.rows(slot - 1, y) : Range{0, 1}; }
     int channels(int slot) const override { return slot ? endings_.channels(slot - 1) : 0; }
@@ -27,7 +28,8 @@ public:
     bool alone() const override { return true; }
     size_t parameter_bytes() const override { return weight_.bytes() + bias_.bytes() + endings_.parameter_bytes(); }
     void run(const Task& task) const override {
-        kernels_.linear(task.in[0].floats(0), from[0].c, weight_.data(), bias_.data(), task.c0, task.c1, task.out.floats(0));
+        kernels_.linear(task.in[0].floats(0), from[0].c, weight_.data(), bias_.data(), task.c0, task.c1,
+                        task.out.floats(0));
         endings_.run(task, task.in + 1, shape, kernels_);
     }
 

@@ -28,7 +28,8 @@ int Op::read(int map, const Build& build) {
 
 Build::Build(const std::vector<Record>& records, const std::vector<Shape>& shapes, const Kernels& kernels_in)
     : kernels(kernels_in), shapes_(shapes) {
-    if (records.empty() || records.size() != shapes.size()) throw std::invalid_argument("an engine needs ops and as many shapes");
+    if (records.empty() || records.size() != shapes.size())
+        throw std::invalid_argument("an engine needs ops and as many shapes");
     for (const Record& record : records) {
         const auto make = makers().find(record.kind);
         if (make == makers().end()) throw std::invalid_argument("the engine has no op " + record.kind);

@@ -1,7 +1,7 @@
 // An op of the engine: which rows of which maps it reads, its packed parameters, and how it makes rows of its own map.
 //
-// One file an op in this folder; each registers itself by the name of its class in bcnn/program/ops. A record may become several ops:
-// a binary k x k convolution becomes one that makes bits and one that counts them.
+// One file an op in this folder; each registers itself by the name of its class in bcnn/program/ops. A record may
+// become several ops: a binary k x k convolution becomes one that makes bits and one that counts them.
 #pragma once
 #include <functional>
 #include <map>
@@ -29,9 +29,9 @@ struct Range {
 
 struct Map {  // where a map is while a step runs
     uint8_t* data = nullptr;
-    int rows = 1;        // row y is at slot y % rows
-    size_t row = 0;      // bytes from one row to the next
-    View view{1, 0};     // float maps
+    int rows = 1;     // row y is at slot y % rows
+    size_t row = 0;   // bytes from one row to the next
+    View view{1, 0};  // float maps
     float* floats(int y) const { return reinterpret_cast<float*>(data + size_t(y % rows) * row); }
     uint32_t* words(int y) const { return reinterpret_cast<uint32_t*>(data + size_t(y % rows) * row); }
 };
@@ -55,7 +55,8 @@ public:
     virtual ~Op() = default;
     // Rows of the map in `slot` that it needs for row y. Never empty; both ends grow with y.
     virtual Range rows(int slot, int y) const;
-    // Channels read from `slot` in whole registers: more than the map has if it is replicated, 0 if they are read one by one.
+    // Channels read from `slot` in whole registers: more than the map has if it is replicated, 0 if they are read one
+    // by one.
     virtual int channels(int slot) const { return from[slot].c; }
     virtual bool splits_channels() const { return false; }  // may make some channels of all rows in one step
     virtual bool alone() const { return false; }            // has no part in pulling rows: it reads all of them
@@ -81,7 +82,7 @@ public:
     const Shape& shape() const { return shapes_[at_]; }            // of the map that the record being read makes
     const Shape& shape(int map) const { return shapes_.at(map); }  // of another record's
     const Shape& made(int op) const { return ops[op]->shape; }
-    int op_of(int map) const;                                      // that makes the map of a record before this one
+    int op_of(int map) const;  // that makes the map of a record before this one
     int maker(int record) const { return op_of_[record]; }
     int add(std::unique_ptr<Op> op);
     // The op that makes the bits of a record's map, [groups][words] a pixel; ops that ask for the same bits share it.

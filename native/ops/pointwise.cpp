@@ -6,7 +6,8 @@ namespace {
 
 class Pointwise : public Op {
 public:
-    Pointwise(const Record& r, const Build& build) : kernels_(build.kernels), endings_(r, build), reads_(r.number("reads")) {
+    Pointwise(const Record& r, const Build& build)
+        : kernels_(build.kernels), endings_(r, build), reads_(r.number("reads")) {
         shape = build.shape();
         read(r.number("source"), build);
         for (const int map : endings_.maps) read(map, build);

@@ -9,8 +9,14 @@ public:
     Pool(const Record& r, const Build& build) : kernels_(build.kernels), window_(r.part("window")) {
         shape = build.shape();
         read(r.number("source"), build);
-        d_ = {window_.kernel[0],  window_.kernel[1], window_.stride[1], window_.dilation[1],
-              window_.padding[1], from[0].w,         shape.w,           r.kind == "MaxPool",
+        d_ = {window_.kernel[0],
+              window_.kernel[1],
+              window_.stride[1],
+              window_.dilation[1],
+              window_.padding[1],
+              from[0].w,
+              shape.w,
+              r.kind == "MaxPool",
               r.kind == "AvgPool" && r.number("inside")};
         // S x S over S, nothing outside: the taps of a row are neighbours
         tiles_ = !d_.max && window_.is(window_.kernel[0], window_.kernel[0], 0);
@@ -22,7 +28,8 @@ public:
         for (int y = task.y0; y < task.y1; y++) {
             window_.rows_of(y, task.in[0], from[0].h, rows);
             if (tiles_)
-                kernels_.avg_pool(rows, window_.kernel[0], task.in[0].view, shape.c, task.out.floats(y), task.out.view, shape.w);
+                kernels_.avg_pool(rows, window_.kernel[0], task.in[0].view, shape.c, task.out.floats(y), task.out.view,
+                                  shape.w);
             else
                 kernels_.pool(d_, rows, task.in[0].view, shape.c, task.out.floats(y), task.out.view);
         }
@@ -45,7 +52,8 @@ public:
     bool splits_channels() const override { return true; }
     bool alone() const override { return true; }
     void run(const Task& task) const override {  // all rows of the map are there, and so in order
-        kernels_.global_avg_pool(task.in[0].floats(0), from[0].h * from[0].w, task.in[0].view, task.c0, task.c1, task.out.floats(0));
+        kernels_.global_avg_pool(task.in[0].floats(0), from[0].h * from[0].w, task.in[0].view, task.c0, task.c1,
+                                 task.out.floats(0));
     }
 
 private:

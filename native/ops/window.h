@@ -19,8 +19,8 @@ struct Window {
     }
     int taps() const { return kernel[0] * kernel[1]; }
     bool is(int k, int s, int p) const {  // square, the same on all sides, no dilation
-        return kernel[0] == k && kernel[1] == k && stride[0] == s && stride[1] == s && dilation[0] == 1 && dilation[1] == 1 &&
-               std::all_of(padding, padding + 4, [p](int side) { return side == p; });
+        return kernel[0] == k && kernel[1] == k && stride[0] == s && stride[1] == s && dilation[0] == 1 &&
+               dilation[1] == 1 && std::all_of(padding, padding + 4, [p](int side) { return side == p; });
     }
     int tap(int y, int ky) const { return y * stride[0] + ky * dilation[0] - padding[0]; }
     // Rows of a map of `height` that row y reads; where all taps are outside, the row nearest to them.

@@ -8,9 +8,9 @@
 namespace bcnn {
 namespace {
 
-// The thread time that is lost if [begin, end) is one segment: rows near the cuts are made twice, and shares are not equal. Of all
-// shares, the first, one in the middle and the last are looked at. `end` stays, `begin` goes down op by op: which rows of an op are needed
-// depends only on the ops behind it.
+// The thread time that is lost if [begin, end) is one segment: rows near the cuts are made twice, and shares are not
+// equal. Of all shares, the first, one in the middle and the last are looked at. `end` stays, `begin` goes down op by
+// op: which rows of an op are needed depends only on the ops behind it.
 class Lost {
 public:
     explicit Lost(const Network& network) : net_(network), index_{0, network.shares / 2, network.shares - 1} {
@@ -80,7 +80,8 @@ std::vector<double> crossing_bytes(const Network& net) {
 
 }  // namespace
 
-// A whole map is written and read; weights of a segment that fit L2 are streamed from there for each row, and from L3 if they do not.
+// A whole map is written and read; weights of a segment that fit L2 are streamed from there for each row, and from L3
+// if they do not.
 std::vector<int> cut(const Network& net) {
     const int n = int(net.ops.size());
     const std::vector<double> crossing = crossing_bytes(net);

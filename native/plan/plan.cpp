@@ -24,7 +24,8 @@ std::vector<Layout> layouts(const Ops& ops, int lanes) {
         const Shape& shape = ops[i]->shape;
         Layout layout;
         if (ops[i]->words) {
-            layout = {1, false, (size_t(shape.w) * size_t(ops[i]->words) * 4 + kLineBytes - 1) / kLineBytes * kLineBytes, 1};
+            layout = {1, false,
+                      (size_t(shape.w) * size_t(ops[i]->words) * 4 + kLineBytes - 1) / kLineBytes * kLineBytes, 1};
         } else {
             layout.extend = most[i] > shape.c && shape.c % lanes;
             layout.period = layout.extend ? std::lcm(shape.c, lanes) : (shape.c + lanes - 1) / lanes * lanes;
@@ -41,8 +42,9 @@ Network::Network(const Ops& ops_in, const std::vector<Layout>& layouts_in, int s
     for (int i = 0; i < int(ops.size()); i++) {
         for (const int map : ops[i]->reads)
             if (readers[map].empty() || readers[map].back() != i) readers[map].push_back(i);
-        // Rows of narrow maps are made together, so that weights which outgrow L1 are not read anew for every few pixels, and steps
-        // are not many. The same for all maps of one width: a batch of what is read is a batch of what is made.
+        // Rows of narrow maps are made together, so that weights which outgrow L1 are not read anew for every few
+        // pixels, and steps are not many. The same for all maps of one width: a batch of what is read is a batch of
+        // what is made.
         batch.push_back(goal == Goal::memory ? 1 : std::max(1, kBatchPixels / ops[i]->shape.w));
     }
 }

@@ -18,7 +18,8 @@ Needs find_needs(const Network& net, int begin, int end, int shares) {
         const int h = op.shape.h;
         for (int s = 0; s < shares; s++)
             if (net.whole(i, end)) needs[s][i - begin].join({h * s / shares, h * (s + 1) / shares});
-        // Every map is complete: rows that nobody reads (a stride may step over them) are made by the share before them.
+        // Every map is complete: rows that nobody reads (a stride may step over them) are made by the share before
+        // them.
         int next = h;
         for (int s = shares - 1; s >= 0; s--) {
             Range& need = needs[s][i - begin];
@@ -60,7 +61,8 @@ public:
     }
 
     Share share(size_t& bytes) {
-        // Whole maps grow side by side: a map that two of them are made from is then read by both while it is a few rows.
+        // Whole maps grow side by side: a map that two of them are made from is then read by both while it is a few
+        // rows.
         int most = 0;
         std::vector<int> whole;
         for (int i = end_ - 1; i >= begin_; i--)
@@ -99,7 +101,8 @@ private:
             }
             const Op& one = *net_.ops[i];
             const int first = made(i), batch = net_.batch[i];
-            const int end = std::min(need(i).end, (first / batch + 1) * batch);  // aligned: a batch never wraps around its ring
+            const int end =
+                std::min(need(i).end, (first / batch + 1) * batch);  // aligned: a batch never wraps around its ring
             if (wait_for(one, end)) continue;
             rings_[i - begin_] = std::max(rings_[i - begin_], end - oldest_needed(i));
             steps_.push_back({i, uint16_t(first), uint16_t(end)});
@@ -137,7 +140,8 @@ private:
     const std::vector<Range>& need_;
     std::vector<int> made_, rings_;
     std::vector<Step> steps_;
-    std::vector<std::pair<int, int>> waiting_;  // instead of recursion: a program may have more ops than a stack has room
+    std::vector<std::pair<int, int>>
+        waiting_;  // instead of recursion: a program may have more ops than a stack has room
 };
 
 }  // namespace

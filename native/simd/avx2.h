@@ -3,16 +3,16 @@
 // There is no instruction that counts bits here. `vpshufb` looks up 32 bytes in a table of 16, so:
 //   1. n = popcount(x ^ w) is a sum over nibbles (4 bits) of x and w.
 //   2. For one nibble x, popcount(x ^ w) as a function of w is a table of 16 numbers from 0 to 4.
-//   3. With a nibble of 32 channels' weights in the bytes of a register, one `vpshufb` counts 4 bits of 32 channels: no xor, no
-//      mask, no shift.
-//   4. A table's byte has room for two such numbers, so one look-up serves two pixels: the low half of a byte counts for the
-//      first, the high half for the second. Halves hold three look-ups (3 * 4 < 16), then they are taken apart.
-//   5. Low halves are masked and summed in bytes: L. For the high halves, two neighbouring bytes are shifted down as one 16-bit
-//      number and summed unmasked. That sum is H0 + 16 L1 + 256 H1, where 0 and 1 are the bytes; L1 is known in the end and
-//      taken off.
-// That is 9 instructions for 768 binary MACs; xor and popcount by nibbles take 24.
-// So weights are stored a nibble a byte, [group of 32][nibble][32], and bits of a pair of pixels as offsets of their table,
-// 16 * (first nibble + 16 * second nibble), two bytes each.
+//   3. With a nibble of 32 channels' weights in the bytes of a register, one `vpshufb` counts 4 bits of 32 channels: no
+//      xor, no mask, no shift.
+//   4. A table's byte has room for two such numbers, so one look-up serves two pixels: the low half of a byte counts
+//      for the first, the high half for the second. Halves hold three look-ups (3 * 4 < 16), then they are taken apart.
+//   5. Low halves are masked and summed in bytes: L. For the high halves, two neighbouring bytes are shifted down as
+//      one 16-bit number and summed unmasked. That sum is H0 + 16 L1 + 256 H1, where 0 and 1 are the bytes; L1 is known
+//      in the end and taken off.
+// That is 9 instructions for 768 binary MACs; xor and popcount by nibbles take 24. So weights are stored a nibble a
+// byte, [group of 32][nibble][32], and bits of a pair of pixels as offsets of their table, 16 * (first nibble + 16 *
+// second nibble), two bytes each.
 #pragma once
 
 constexpr int lanes = 8;
@@ -29,7 +29,8 @@ BCNN_INLINE Floats in_order(Floats v) {
     return v;
 }
 BCNN_INLINE Floats prelu(Floats v, Floats slope) { return _mm256_blendv_ps(v, _mm256_mul_ps(v, slope), v); }
-// PReLU as defined, for v that may be -0.0: `prelu` takes the sign bit for "less than zero", and differs there if the slope is negative.
+// PReLU as defined, for v that may be -0.0: `prelu` takes the sign bit for "less than zero", and differs there if the
+// slope is negative.
 BCNN_INLINE Floats exact_prelu(Floats v, Floats slope) {
     return _mm256_blendv_ps(v, _mm256_mul_ps(v, slope), _mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_LT_OQ));
 }
@@ -49,8 +50,8 @@ struct alignas(64) Tables {
         for (int i = 0; i < 4096; i++)
             for (int bit = 0; bit < 4; bit++) {
                 const int second = i >> 8, first = i >> 4 & 15, weight = i & 15;
-                of[second][first][weight] =
-                    uint8_t(of[second][first][weight] + ((first ^ weight) >> bit & 1) + 16 * ((second ^ weight) >> bit & 1));
+                of[second][first][weight] = uint8_t(of[second][first][weight] + ((first ^ weight) >> bit & 1) +
+                                                    16 * ((second ^ weight) >> bit & 1));
             }
     }
 };
@@ -70,12 +71,13 @@ BCNN_INLINE size_t weight_bytes(int k) { return size_t(nibbles(k)) * group; }
 BCNN_INLINE int place(int nibble, int rounds) { return (nibble % 2 * 2 + nibble / 2 % 2) * rounds + nibble / 4; }
 
 // x >= threshold of a block of pixels, as offsets of tables. An odd last pixel is paired with itself.
-//   1. Comparisons of two pixels and two registers of channels, narrowed to bytes: eight bytes are four channels of the first
-//      pixel and the same four of the second.
+//   1. Comparisons of two pixels and two registers of channels, narrowed to bytes: eight bytes are four channels of the
+//      first pixel and the same four of the second.
 //   2. Each byte keeps one bit, 1 to 128, and `vpsadbw` adds the eight up: the number of the table, in 64 bits.
 //   3. Shifts put four such numbers, times 16, side by side.
 template <int rounds, bool pairs>  // pairs: the second register of a round is the first one's neighbour
-static void sign_pack_64(const float* x, int pixels, const ptrdiff_t* at, const float* threshold, uint8_t* bits, size_t bytes) {
+static void sign_pack_64(const float* x, int pixels, const ptrdiff_t* at, const float* threshold, uint8_t* bits,
+                         size_t bytes) {
     const __m256i bit = _mm256_set1_epi64x(int64_t(0x8040201008040201));
     Floats t[2 * rounds];
     for (int j = 0; j < 2 * rounds; j++) t[j] = load(threshold + j * lanes);
@@ -118,7 +120,10 @@ static void sign_pack(const float* x, int pixels, View v, const float* threshold
         }
         const int rounds = (vectors - j < 8 ? vectors - j : 8) / 2;
 #define BCNN_PACK(ROUNDS) (pairs ? sign_pack_64<ROUNDS, true> : sign_pack_64<ROUNDS, false>)
-        const auto pack = rounds == 4 ? BCNN_PACK(4) : rounds == 3 ? BCNN_PACK(3) : rounds == 2 ? BCNN_PACK(2) : BCNN_PACK(1);
+        const auto pack = rounds == 4   ? BCNN_PACK(4)
+                          : rounds == 3 ? BCNN_PACK(3)
+                          : rounds == 2 ? BCNN_PACK(2)
+                                        : BCNN_PACK(1);
 #undef BCNN_PACK
         pack(x, pixels, at, threshold + j * lanes, bits + j * 4, bytes);
     }
@@ -141,8 +146,8 @@ static void pack_weight(const uint32_t* weight, int o, int k, uint8_t* out) {
     }
 }
 
-// Bits of two pixels that are already words, as offsets of tables. Of every four words first the low nibbles of all bytes, then the
-// high ones: no shuffle. Writes up to 32 bytes more, reads up to 12.
+// Bits of two pixels that are already words, as offsets of tables. Of every four words first the low nibbles of all
+// bytes, then the high ones: no shuffle. Writes up to 32 bytes more, reads up to 12.
 BCNN_INLINE void spread_words(const uint32_t* one, const uint32_t* other, int words, uint8_t* bits) {
     const __m128i low = _mm_set1_epi8(15);
     for (int i = 0; i < words; i += 4) {
@@ -190,7 +195,8 @@ BCNN_INLINE __m256i add_words(__m256i sum, __m256i v) {
 
 // `count` (1 to 3) nibbles from nibble i on, for T / 2 pairs of pixels and G groups of channels.
 template <int T, int G, int count>
-BCNN_INLINE void look_up(const uint8_t* bits, size_t bytes, const uint8_t* w, size_t w_group, int i, __m256i (&sum)[T][G]) {
+BCNN_INLINE void look_up(const uint8_t* bits, size_t bytes, const uint8_t* w, size_t w_group, int i,
+                         __m256i (&sum)[T][G]) {
     const __m256i low = _mm256_set1_epi8(15);
     __m256i halves[T / 2][G];
     for (int j = 0; j < count; j++) {
@@ -199,7 +205,8 @@ BCNN_INLINE void look_up(const uint8_t* bits, size_t bytes, const uint8_t* w, si
         for (int t = 0; t < T / 2; t++) {
             uint16_t offset;
             __builtin_memcpy(&offset, bits + t * bytes + 2 * (i + j), 2);
-            const __m256i table = _mm256_broadcastsi128_si256(_mm_load_si128((const __m128i*)(&tables.of[0][0][0] + offset)));
+            const __m256i table =
+                _mm256_broadcastsi128_si256(_mm_load_si128((const __m128i*)(&tables.of[0][0][0] + offset)));
             for (int g = 0; g < G; g++) {
                 const __m256i found = _mm256_shuffle_epi8(table, weights[g]);
                 halves[t][g] = j ? add_bytes(halves[t][g], found) : found;
@@ -260,11 +267,13 @@ BCNN_INLINE void dot(const uint8_t* bits, size_t bytes, const uint8_t* w, size_t
     }
 }
 
-// For popcount_peak: the bits of a byte are those of its two nibbles. `hidden`: the compiler must take it for a new value.
+// For popcount_peak: the bits of a byte are those of its two nibbles. `hidden`: the compiler must take it for a new
+// value.
 typedef __m256i Bits;
 BCNN_INLINE Bits bits_of(uint32_t word) { return _mm256_set1_epi32(int(word)); }
 BCNN_INLINE Bits count_differing(Bits sum, Bits x, Bits w) {
-    const __m256i table = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4, 0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4);
+    const __m256i table = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4, 0, 1, 1, 2, 1, 2, 2, 3, 1, 2,
+                                           2, 3, 2, 3, 3, 4);
     const __m256i low = _mm256_set1_epi8(15), differ = _mm256_xor_si256(x, w);
     const __m256i first = _mm256_shuffle_epi8(table, _mm256_and_si256(differ, low));
     const __m256i second = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(differ, 4), low));

@@ -34,9 +34,7 @@ BCNN_INLINE unsigned at_least(Floats x, Floats t) {
 constexpr int group = 8, tile_pixels = 4, tile_groups = 2;
 #include "words.h"
 
-BCNN_INLINE Floats counts(const Wide* n) {
-    return {vcvtq_f32_u32(vld1q_u32(n)), vcvtq_f32_u32(vld1q_u32(n + 4))};
-}
+BCNN_INLINE Floats counts(const Wide* n) { return {vcvtq_f32_u32(vld1q_u32(n)), vcvtq_f32_u32(vld1q_u32(n + 4))}; }
 
 template <int T, int G>
 BCNN_INLINE void dot(const uint8_t* bits, size_t bits_stride, const uint8_t* w, size_t w_group, Wide* out) {
@@ -56,8 +54,7 @@ BCNN_INLINE void dot(const uint8_t* bits, size_t bits_stride, const uint8_t* w, 
                 uint32_t word;
                 __builtin_memcpy(&word, bits + t * bits_stride + 4 * i, 4);
                 const uint8x16_t x = vreinterpretq_u8_u32(vdupq_n_u32(word));
-                for (int g = 0; g < 2 * G; g++)
-                    sum[t][g] = vaddq_u8(sum[t][g], vcntq_u8(veorq_u8(x, weights[g])));
+                for (int g = 0; g < 2 * G; g++) sum[t][g] = vaddq_u8(sum[t][g], vcntq_u8(veorq_u8(x, weights[g])));
             }
         }
         for (int t = 0; t < T; t++)

@@ -1,5 +1,6 @@
-// The native core without Python: reads programs, images and the interpreter's maps (tests/native_vectors.py writes them), runs each
-// program on every instruction set of this machine with 1 to 4 threads, planned for time and for memory, and compares every map bit by bit.
+// The native core without Python: reads programs, images and the interpreter's maps (tests/native_vectors.py writes
+// them), runs each program on every instruction set of this machine with 1 to 4 threads, planned for time and for
+// memory, and compares every map bit by bit.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -104,7 +105,8 @@ void check(const Case& c, int number, const Kernels& kernels, int threads, Goal 
         engine.run(images.data(), count, out.data());
         for (size_t i = 0; i < count; i++)
             if (!equal(out.data() + i * logits, c.maps.back().data(), logits)) {
-                std::printf("program %d, %s, %d threads: logits of image %zu of %zu differ\n", number, kernels.name, threads, i, count);
+                std::printf("program %d, %s, %d threads: logits of image %zu of %zu differ\n", number, kernels.name,
+                            threads, i, count);
                 failures++;
             }
     }
@@ -122,11 +124,12 @@ int main(int argc, char** argv) {
         const Case c(ops);
         for (const Isa* isa = isas(); isa->kernels; isa++)
             if (isa->supported)
-                for (int threads = 1; threads <= 4; threads++) 
+                for (int threads = 1; threads <= 4; threads++)
                     for (const Goal goal : {Goal::time, Goal::memory}) check(c, number, *isa->kernels, threads, goal);
     }
     std::printf("%d programs:", number);
-    for (const Isa* isa = isas(); isa->kernels; isa++) std::printf(" %s%s", isa->kernels->name, isa->supported ? "" : " (not run)");
+    for (const Isa* isa = isas(); isa->kernels; isa++)
+        std::printf(" %s%s", isa->kernels->name, isa->supported ? "" : " (not run)");
     std::printf(": %s\n", failures ? "FAILED" : "passed");
     return failures != 0;
 }
