@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # Everything that makes an install stale. Python sources do not: the install is editable.
 BUILD  := pyproject.toml CMakeLists.txt src/bcnn/__init__.py $(wildcard native/* native/*/*)
 # C++ that .clang-format has the last word on.
-FORMATTED := $(wildcard native/training/*) native/test/training_test.cpp
+FORMATTED := $(wildcard native/*.cpp native/*.h native/*/*.cpp native/*/*.h native/*/*.inl)
 
 .PHONY: help quickstart test check format sanitize neon avx512 bench clean
 help:  ## this list

@@ -1,6 +1,6 @@
 """What recording a pass costs: capture of the paper's network against an eager forward pass of it, in turns in one process.
 
-    python -m bench.capture --out bench/results/capture.json
+python -m bench.capture --out bench/results/capture.json
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
 namespace bcnn {
 namespace {
 
-constexpr int kPauses = 200;                                // a few microseconds
-constexpr std::chrono::microseconds kPatience(200);         // then other threads of this core get their turn, then sleep
+constexpr int kPauses = 200;                         // a few microseconds
+constexpr std::chrono::microseconds kPatience(200);  // then other threads of this core get their turn, then sleep
 
 void pause() {
 #if defined(__x86_64__)
@@ -68,7 +68,9 @@ void Pool::wait(const Ready& ready) {
 // itself and its look at `ready`: one of the two sees the other.
 void Pool::wake_sleepers() {
     if (sleepers_ == 0) return;
-    { std::lock_guard<std::mutex> lock(mutex_); }
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+    }
     changed_.notify_all();
 }
 

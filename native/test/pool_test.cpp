@@ -26,7 +26,8 @@ void sleep_us(int us) { std::this_thread::sleep_for(std::chrono::microseconds(us
 extern "C" int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
     using Wait = int (*)(pthread_cond_t*, pthread_mutex_t*);
     static const Wait real = reinterpret_cast<Wait>(dlsym(RTLD_NEXT, "pthread_cond_wait"));
-    if (hold_up && pthread_equal(pthread_self(), main_thread)) {  // it has looked, it holds the mutex, it is not yet asleep
+    if (hold_up &&
+        pthread_equal(pthread_self(), main_thread)) {  // it has looked, it holds the mutex, it is not yet asleep
         held = true;
         while (!returning) sleep_us(100);
         sleep_us(10000);  // the other thread counts its piece as done, and wakes whoever sleeps

@@ -56,7 +56,7 @@ class Program:
 
     def counts(self) -> tuple[Counts, ...]:
         """Of every op."""
-        return tuple(op.counts(self.shapes[:index]) for index, op in enumerate(self.ops))
+        return tuple(op.counts(self.shapes) for op in self.ops)
 
 
 def map_shape(op: Op, name: str, shapes: Sequence[Shape]) -> Shape:

@@ -80,7 +80,7 @@ class Op(Part):
         raise NotImplementedError
 
     def counts(self, shapes: Sequence[Shape]) -> Counts:
-        """What it holds and does for one image, after maps of `shapes`."""
+        """What it holds and does for one image; `shapes` are those of the maps before it, and may go on."""
         raise NotImplementedError
 
     def absolute(self, more: Floats) -> Op:
