@@ -133,6 +133,7 @@ class _Random:
             "conv": self.conv,
             "depthwise": self.depthwise,
             "pool": self.pool,
+            "abs_mean": lambda source: o.AbsMean(source),
             "channel_avg": lambda source: o.ChannelAvg(source, self.whole(1, self.shapes[source][2])),
             "global_avg_pool": o.GlobalAvgPool,
             "linear": self.linear,

@@ -222,7 +222,7 @@ def test_new_file_has_the_usual_permissions(model):
 # --- opening ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("stream", "op"), [("bits", 3), ("f32", 16), ("i32", 8)])
+@pytest.mark.parametrize(("stream", "op"), [("bits", 3), ("f32", 17), ("i32", 8)])
 def test_one_flipped_bit_is_found_by_the_hash_of_its_op(model, stream, op):
     raw = bytearray(model.read_bytes())
     length = int.from_bytes(raw[:8], "little")

@@ -138,6 +138,11 @@ def _global_avg_pool(graph: Graph, op: ops.GlobalAvgPool) -> str:
     return graph.node("ReduceMean", graph.made[op.source], axes=[1, 2] if graph.nhwc else [2, 3], keepdims=1)
 
 
+def _abs_mean(graph: Graph, op: ops.AbsMean) -> str:
+    magnitudes = graph.node("Abs", graph.made[op.source])
+    return graph.node("ReduceMean", magnitudes, axes=[3] if graph.nhwc else [1], keepdims=1)
+
+
 def _channel_avg(graph: Graph, op: ops.ChannelAvg) -> str:
     """A 1x1 convolution: row j has 1 / (members of its group) where c mod `channels` = j."""
     weight = channel_means(graph.shapes[op.source][2], op.channels)
@@ -215,6 +220,7 @@ OPS: dict[type[ops.Op], Callable[[Graph, Any], str]] = {
     ops.AvgPool: _avg_pool,
     ops.MaxPool: _max_pool,
     ops.GlobalAvgPool: _global_avg_pool,
+    ops.AbsMean: _abs_mean,
     ops.ChannelAvg: _channel_avg,
     ops.Pointwise: _pointwise,
     ops.Constant: _constant,

@@ -406,12 +406,23 @@ def _mean(lowering: Lowering, node: Node, value: Value) -> Draft:
 
     x = node.args[0]
     dims = sorted(d % x.tensor.dim() for d in (node.arg(1, "dim") or range(x.tensor.dim())))
-    if x.tensor.dim() != 4 or dims != [2, 3]:
-        raise lowering.error(
-            node, f"a mean over dimensions {dims} of {x.shape} is not lowered; over height and width it is"
-        )
-    source = whole_map(lowering, x)
-    return Draft((source,), lambda map_of: o.GlobalAvgPool(map_of(source)), node.module)
+    if x.tensor.dim() == 4 and dims == [2, 3]:
+        source = whole_map(lowering, x)
+        return Draft((source,), lambda map_of: o.GlobalAvgPool(map_of(source)), node.module)
+    inner = unmoved(x)
+    if (
+        x.tensor.dim() == 4
+        and dims == [1]
+        and value.tensor.dim() == 4
+        and inner.node is not None
+        and inner.node.op == "abs"
+    ):
+        magnitudes = whole_map(lowering, inner.node.args[0])
+        return Draft((magnitudes,), lambda map_of: o.AbsMean(map_of(magnitudes)), node.module)
+    raise lowering.error(
+        node,
+        f"a mean over dimensions {dims} of {x.shape} is not lowered; over height and width, or of |x| over channels, it is",
+    )
 
 
 def _adaptive(lowering: Lowering, node: Node, value: Value) -> Draft:

@@ -4,11 +4,12 @@ from bcnn.program.ops.base import Floats, Indices, Op, Part, Shape, Words, repli
 from bcnn.program.ops.binary_conv import BinaryConv, Branch, words
 from bcnn.program.ops.channels import Concat, Select, Upsample
 from bcnn.program.ops.endings import Add, Affine, Clip, Ending, Gate, PReLU, ReLU, Sigmoid, Sign
-from bcnn.program.ops.pools import AvgPool, ChannelAvg, GlobalAvgPool, MaxPool
+from bcnn.program.ops.pools import AbsMean, AvgPool, ChannelAvg, GlobalAvgPool, MaxPool
 from bcnn.program.ops.real import Constant, Conv, Input, Linear, Pointwise
 from bcnn.program.ops.window import Window
 
 __all__ = [
+    "AbsMean",
     "Add",
     "Affine",
     "AvgPool",

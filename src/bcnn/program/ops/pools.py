@@ -105,6 +105,26 @@ class ChannelAvg(Op):
 
 
 @dataclass(frozen=True, eq=False)
+class AbsMean(Op):
+    """H,W,C -> H,W,1: v = 0, then v += |x| by ascending channel; times float32(1 / C). XNOR-Net's scale of its input is a pool of it."""
+
+    source: Map
+
+    def shape(self, shapes: Sequence[Shape]) -> Shape:
+        h, w, _ = source_shape(self.source, shapes)
+        return h, w, 1
+
+    def run(self, maps: Sequence[Floats]) -> Floats:
+        x = np.abs(maps[self.source])
+        total: Floats = np.cumsum(x, axis=-1, dtype=np.float32)[..., -1:]
+        return total * np.float32(1 / x.shape[-1])
+
+    def counts(self, shapes: Sequence[Shape]) -> Counts:
+        shape = shapes[self.source]
+        return Counts(adds=pixels(shape) * shape[2], mults=pixels(shape))
+
+
+@dataclass(frozen=True, eq=False)
 class GlobalAvgPool(Op):
     """H,W,C -> 1,1,C: sum over pixels in raster order, times float32(1 / (H W))."""
 
