@@ -5,7 +5,7 @@
 OTHER_PYTHON runs the other build (a virtual environment that has it installed, or with --path a worktree that was built in place). Each build
 sits in a process of its own and is asked in turns for a block of images; the least and the median over all rounds count. "steps" is the sum of
 the fastest run of each of the engine's short steps, one thread: on a busy machine that is what the code can do. Both make
-the network of the preset `imagenet` with random parameters by their own `bcnn.bench.sample`, so the work is the same and the values are not.
+the network of the preset `imagenet` with random parameters, so the work is the same and the values are not.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from bcnn.bench.timing import facts
 CHILD = """
 import sys, time
 import numpy as np
+from bcnn.bench.sample import sample_image
 try:
-    from bcnn.bench.sample import sample_image, sample_program
     from bcnn.deploy.engine import Engine
+    from bcnn.nets.bcnn import Network
     from bcnn.nets.config import preset
-except ImportError:
-    from bcnn.bench.sample import sample_image, sample_program
-    from bcnn.engine import Engine
+    from bcnn.program.lower import lower
+    program = lower(Network(preset("imagenet")), (0.5,) * 3, (0.25,) * 3)
+except ImportError:  # 0.1.0
+    from bcnn.bench.sample import sample_program
     from bcnn.config import preset
-if {sample!r}:
-    sys.path.insert(0, {sample!r})
-    from programs import of_config as sample_program
-program = sample_program(preset("imagenet"))
+    from bcnn.engine import Engine
+    program = sample_program(preset("imagenet"))
 image = sample_image(*program.shapes[0][:2])[None]
-engines = {{threads: Engine(program, threads=threads) for threads in (1, 2)}}
+engines = {threads: Engine(program, threads=threads) for threads in (1, 2)}
 print("ready", flush=True)
 for line in sys.stdin:
     if int(line) == 0:
@@ -52,11 +52,9 @@ for line in sys.stdin:
 """
 
 
-def start(python: str, path: str | None, sample: str) -> subprocess.Popen[str]:
+def start(python: str, path: str | None) -> subprocess.Popen[str]:
     env = {**os.environ, "PYTHONPATH": path} if path else {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    child = subprocess.Popen(
-        [python, "-c", CHILD.format(sample=sample)], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    child = subprocess.Popen([python, "-c", CHILD], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     if child.stdout.readline() != "ready\n":
         raise SystemExit(f"{python} could not make the network")
@@ -81,8 +79,8 @@ def main() -> None:
         print(f"{key:9} {value}")
     root = Path(__file__).resolve().parents[1]
     builds = {
-        "before": start(given.python, given.path, ""),
-        "now": start(sys.executable, str(root / "src"), str(root / "tests")),
+        "before": start(given.python, given.path),
+        "now": start(sys.executable, str(root / "src")),
     }
     times: dict[tuple[str, int], list[float]] = {(name, threads): [] for name in builds for threads in (0, 1, 2)}
     for turn in range(given.rounds):
