@@ -90,7 +90,9 @@ def test_onnx_model_makes_every_map_of_every_kind_of_op(products: Any) -> None:
 
     program, image = samples.every_op(), sample_image(8, 8)
     values = session(onnx_model(program, products, maps=True), 1).run(None, {"image": image[None]})
-    assert f"{len(program.ops)} of {len(program.ops)} maps" in check_maps(program, image, nhwc_maps(values[1:], products))
+    assert f"{len(program.ops)} of {len(program.ops)} maps" in check_maps(
+        program, image, nhwc_maps(values[1:], products)
+    )
 
 
 WIDE = (
