@@ -18,11 +18,11 @@ from bcnn.graph.capture import Node, Value
 from bcnn.graph.moves import reshaped, unmoved
 from bcnn.graph.step import Step
 from bcnn.program import ops as o
+from bcnn.program.draft import Draft, Ending, Resolve, resolved
 from bcnn.program.fold import After, Doubles, Folded, Term, single
 
 if TYPE_CHECKING:
-    from bcnn.program.lower import Draft, Lowering, Resolve
-    from bcnn.program.rules import Ending
+    from bcnn.program.lower import Lowering
 
 ALIKE = 1e-5  # magnitudes of a filter's weights may be off by rounding
 
@@ -244,8 +244,6 @@ def _summands(lowering: Lowering, value: Value) -> list[Summand]:
 
 def _summand(lowering: Lowering, value: Value) -> Summand:
     """Back over affines that nobody else reads, to a binary convolution."""
-    from bcnn.program.rules import ENDINGS
-
     at = value
     affines: list[Folded] = []
     while at.node is not None and (at is value or not lowering.is_map(at)):
@@ -255,9 +253,7 @@ def _summand(lowering: Lowering, value: Value) -> Summand:
             for folded in reversed(affines):
                 affine = affine.then(folded)
             return Summand(value, binary, affine)
-        if at.node.op not in ENDINGS or len(at.node.depends) != 1:
-            break
-        found = ENDINGS[at.node.op](lowering, at.node, at)
+        found = lowering.ending(at) if len(at.node.depends) == 1 else None
         if found is None or found[2] or not all(isinstance(e, Folded) for e in found[1]):
             break
         affines += [e for e in reversed(found[1]) if isinstance(e, Folded)]
@@ -283,8 +279,6 @@ def draft_convolution(
 def _binary(
     lowering: Lowering, parts: list[Summand], others: list[tuple[Value, int]], endings: list[Ending], reads: list[Value]
 ) -> Draft:
-    from bcnn.program.lower import Draft
-    from bcnn.program.rules import _now
 
     first = parts[0].binary
     assert first is not None
@@ -300,7 +294,7 @@ def _binary(
         for other, count in others:
             after.append(o.Add(map_of(other), count))
         for ending in endings:
-            after.append(_now(ending, map_of))
+            after.append(resolved(ending, map_of))
         front, scale_only = after.front, Folded(after.front.scale)
         branches = tuple(
             part.binary.term.branch(part.affine.then(scale_only if index else front))
@@ -314,8 +308,6 @@ def _binary(
 
 
 def _real(lowering: Lowering, value: Value, endings: list[Ending], reads: list[Value]) -> Draft:
-    from bcnn.program.lower import Draft
-    from bcnn.program.rules import _now
 
     found = filter_of(lowering, value)
     assert found is not None
@@ -351,7 +343,7 @@ def _real(lowering: Lowering, value: Value, endings: list[Ending], reads: list[V
     def make(map_of: Resolve) -> o.Op:
         after = After()
         for ending in endings:
-            after.append(_now(ending, map_of))
+            after.append(resolved(ending, map_of))
         front = Folded(None, bias).then(after.front)
         scaled = weight if front.scale is None else weight * front.scale
         offset = np.zeros(made) if front.offset is None else np.broadcast_to(front.offset, made)

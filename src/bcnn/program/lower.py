@@ -9,8 +9,7 @@ operation reads are never maps. Then the drafts are written down in the order of
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,14 +19,14 @@ from torch import Tensor, nn
 from bcnn.errors import UserError
 from bcnn.graph.capture import Graph, Node, Value, capture
 from bcnn.graph.moves import MOVES, intensity, moved, reshaped
-from bcnn.graph.step import Step, find_step, two_levels
+from bcnn.graph.step import Step, find_step
 from bcnn.program import ops as o
 from bcnn.program import rules
-from bcnn.program.fold import After, Doubles, Folded, Term, single
+from bcnn.program.draft import Draft, Found
+from bcnn.program.fold import Doubles, single
 from bcnn.program.program import Program
 
 ACCIDENTS = 1e-3  # the share of values that may be exactly zero by chance: reported by verify, not refused
-Resolve = Callable[[Value], int]  # a value that is a map -> the index of its op
 
 
 def lower(
@@ -75,16 +74,6 @@ def input_affine(mean: Sequence[float], std: Sequence[float]) -> tuple[Doubles, 
     if any(values.shape != (3,) or not np.isfinite(values).all() for values in (m, s)) or (s <= 0).any():
         raise UserError(f"mean and std must be three finite numbers each and std above 0, got {mean!r} and {std!r}")
     return 1 / (255 * s), -m / s
-
-
-@dataclass(frozen=True, eq=False)
-class Draft:
-    """An op to be: the maps it reads, and how it is made once they have numbers."""
-
-    reads: tuple[Value, ...]
-    make: Callable[[Resolve], o.Op]
-    module: str
-    size: Doubles | None = None  # magnitudes of what its offsets were folded from, see `Folded`
 
 
 class Lowering:
@@ -187,6 +176,11 @@ class Lowering:
                 )
         return self.steps[value]
 
+    def ending(self, value: Value) -> Found | None:
+        """What `value` is of a value before it, if that can be an ending."""
+        rule = rules.ENDINGS.get(value.node.op) if value.node is not None else None
+        return None if rule is None or value.node is None else rule(self, value.node, value)
+
     def virtual(self, like: Value, tensor: Tensor, draft: Draft) -> Value:
         """A map that the pass has no value for, made just before `like`."""
         value = Value(like.index - 0.5, tensor, False)  # type: ignore[arg-type]
@@ -227,6 +221,3 @@ def live_nodes(output: Value) -> frozenset[Node]:
 
 def channels(value: Value) -> int:
     return value.shape[1]
-
-
-__all__ = ["After", "Draft", "Folded", "Lowering", "Term", "lower", "normalised", "sample_image", "two_levels"]

@@ -18,13 +18,11 @@ from bcnn.graph.capture import Node, Value
 from bcnn.graph.moves import MOVES, averaged, moved, reshaped, unmoved
 from bcnn.program import ops as o
 from bcnn.program.binary import binary_terms, draft_convolution
+from bcnn.program.draft import Draft, Ending, Found, Resolve, resolved
 from bcnn.program.fold import After, Doubles, Folded, single
 
 if TYPE_CHECKING:
-    from bcnn.program.lower import Draft, Lowering, Resolve
-
-Late = Callable[["Resolve"], o.Ending]  # an ending that names a map, once that has a number
-Ending = o.Ending | Folded | Late
+    from bcnn.program.lower import Lowering
 
 
 def draft(lowering: Lowering, value: Value) -> Draft:
@@ -47,8 +45,7 @@ def draft(lowering: Lowering, value: Value) -> Draft:
             return draft_convolution(lowering, value, terms, after, reads)
         if node.op == "div" and not after and (whole := averaged(at)) is not None:
             return _channel_avg(whole, at)
-        rule = ENDINGS.get(node.op)
-        found = rule(lowering, node, at) if rule else None
+        found = lowering.ending(at)
         if found is None:
             break
         before, endings, maps = found
@@ -60,8 +57,6 @@ def draft(lowering: Lowering, value: Value) -> Draft:
 
 
 def _base(lowering: Lowering, value: Value, at: Value, after: list[Ending], reads: list[Value]) -> Draft:
-    from bcnn.program.lower import Draft
-
     step = lowering.step(at)
     if step is not None and step.padding != (0, 0, 0, 0):
         step = None
@@ -87,15 +82,13 @@ def _base(lowering: Lowering, value: Value, at: Value, after: list[Ending], read
 
 
 def pointwise(lowering: Lowering, at: Value, source: Value, after: list[Ending], reads: list[Value]) -> Draft:
-    from bcnn.program.lower import Draft
-
     source, count = lowering.replicated(source)
 
     def make(map_of: Resolve) -> o.Op:
         folded = After(endings=[])
         folded.endings.append(Folded())  # so that nothing goes to the front: there is no op to fold it into
         for ending in after:
-            folded.append(_now(ending, map_of))
+            folded.append(resolved(ending, map_of))
         if (
             isinstance(folded.endings[0], Folded)
             and folded.endings[0].scale is None
@@ -108,13 +101,7 @@ def pointwise(lowering: Lowering, at: Value, source: Value, after: list[Ending],
     return Draft((source, *reads), make, at.node.module if at.node else "", np.full(1, sum(sizes)) if sizes else None)
 
 
-def _now(ending: Ending, map_of: Resolve) -> o.Ending | Folded:
-    return ending if isinstance(ending, (o.Ending, Folded)) else ending(map_of)
-
-
 # --- endings: value by value ------------------------------------------------------------------------------------------------
-
-Found = tuple[Value, list[Ending], list[Value]]  # what comes before, the endings in order, the maps they read
 
 
 def per_channel(lowering: Lowering, node: Node, constant: Any, value: Value) -> Doubles | None:
@@ -141,8 +128,6 @@ def _constant_map(lowering: Lowering, constant: Value, value: Value, full: bool)
 
 
 def _constant_draft(tensor: Tensor, module: str) -> Draft:
-    from bcnn.program.lower import Draft
-
     op = o.Constant(as_map(tensor))
     return Draft((), lambda _: op, module)
 
@@ -350,8 +335,6 @@ def pool_window(lowering: Lowering, node: Node, value: Value) -> o.Window:
 
 def _pooled(op: Callable[[int, o.Window], o.Op]) -> Callable[[Any, Node, Value], Draft]:
     def rule(lowering: Lowering, node: Node, value: Value) -> Draft:
-        from bcnn.program.lower import Draft
-
         source = whole_map(lowering, node.args[0])
         window = pool_window(lowering, node, value)
         return Draft((source,), lambda map_of: op(map_of(source), window), node.module)
@@ -360,8 +343,6 @@ def _pooled(op: Callable[[int, o.Window], o.Op]) -> Callable[[Any, Node, Value],
 
 
 def _avg_pool(lowering: Lowering, node: Node, value: Value) -> Draft:
-    from bcnn.program.lower import Draft
-
     if node.arg(6, "divisor_override") is not None:
         raise lowering.error(node, "divisor_override is not lowered")
     source, window = whole_map(lowering, node.args[0]), pool_window(lowering, node, value)
@@ -379,8 +360,6 @@ def whole_map(lowering: Lowering, value: Value) -> Value:
 
 def pool_of_replicas(lowering: Lowering, value: Value) -> tuple[Value, int] | None:
     """A pool after replication is a pool before it (which commute): the smaller one, read replicated. 1x1 pools are nothing."""
-    from bcnn.program.lower import Draft
-
     node = value.node
     assert node is not None
     if node.op != "avg_pool2d":
@@ -402,8 +381,6 @@ def pool_of_replicas(lowering: Lowering, value: Value) -> tuple[Value, int] | No
 
 
 def _mean(lowering: Lowering, node: Node, value: Value) -> Draft:
-    from bcnn.program.lower import Draft
-
     x = node.args[0]
     dims = sorted(d % x.tensor.dim() for d in (node.arg(1, "dim") or range(x.tensor.dim())))
     if x.tensor.dim() == 4 and dims == [2, 3]:
@@ -426,8 +403,6 @@ def _mean(lowering: Lowering, node: Node, value: Value) -> Draft:
 
 
 def _adaptive(lowering: Lowering, node: Node, value: Value) -> Draft:
-    from bcnn.program.lower import Draft
-
     source = whole_map(lowering, node.args[0])
     (h, w), (height, width) = source.shape[2:], value.shape[2:]
     if h % height or w % width:
@@ -437,8 +412,6 @@ def _adaptive(lowering: Lowering, node: Node, value: Value) -> Draft:
 
 
 def _upsample(lowering: Lowering, node: Node, value: Value) -> Draft:
-    from bcnn.program.lower import Draft
-
     source = whole_map(lowering, node.args[0])
     (h, w), (height, width) = source.shape[2:], value.shape[2:]
     if height % h or width % w:
@@ -447,16 +420,12 @@ def _upsample(lowering: Lowering, node: Node, value: Value) -> Draft:
 
 
 def _channel_avg(source: Value, value: Value) -> Draft:
-    from bcnn.program.lower import Draft
-
     module = value.node.module if value.node else ""
     return Draft((source,), lambda map_of: o.ChannelAvg(map_of(source), value.shape[1]), module)
 
 
 def _move(lowering: Lowering, value: Value) -> Draft:
     """Concatenation of maps, selected or reordered channels."""
-    from bcnn.program.lower import Draft
-
     node = value.node
     assert node is not None
     found = moved(value)
@@ -472,8 +441,6 @@ def _move(lowering: Lowering, value: Value) -> Draft:
 
 def _more_channels(lowering: Lowering, node: Node, value: Value) -> Draft:
     """Channels of one constant value in front of a map's own or behind them."""
-    from bcnn.program.lower import Draft
-
     x, pads, fill = node.args[0], [*node.args[1], 0, 0, 0, 0, 0, 0], float(node.arg(2, "value", 0) or 0)
     if any(pads[:4]) or any(pads[6:]) or min(pads[4:6]) < 0:
         raise lowering.error(

@@ -1,0 +1,31 @@
+"""An op to be, and what follows it, while a recorded pass is lowered: maps are named by values until they have numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bcnn.graph.capture import Value
+from bcnn.program import ops as o
+from bcnn.program.fold import Doubles, Folded
+
+Resolve = Callable[[Value], int]  # a value that is a map -> the index of its op
+Late = Callable[[Resolve], o.Ending]  # an ending that names a map, once that has a number
+Ending = o.Ending | Folded | Late
+Found = tuple[
+    Value, list[Ending], list[Value]
+]  # the value before some endings, the endings in order, the maps they read
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """An op to be: the maps it reads, and how it is made once they have numbers."""
+
+    reads: tuple[Value, ...]
+    make: Callable[[Resolve], o.Op]
+    module: str
+    size: Doubles | None = None  # magnitudes of what its offsets were folded from, see `Folded`
+
+
+def resolved(ending: Ending, map_of: Resolve) -> o.Ending | Folded:
+    return ending if isinstance(ending, (o.Ending, Folded)) else ending(map_of)
