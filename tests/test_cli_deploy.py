@@ -121,7 +121,7 @@ def test_verify_exits_with_0_when_all_pass_and_1_when_not(model, monkeypatch):
 
 def test_a_file_beyond_the_limits_says_how_to_open_it(model, monkeypatch):
     monkeypatch.setattr(packfile, "Limits", lambda: Limits(ops=5))
-    with pytest.raises(UserError, match=r"17 ops; the limit is 5 .* set BCNN_LIMITS=off"):
+    with pytest.raises(UserError, match=r"18 ops; the limit is 5 .* set BCNN_LIMITS=off"):
         run("info", model)
     monkeypatch.setenv("BCNN_LIMITS", "off")
     assert "Hashes: all 20 are right" in run("info", model).output

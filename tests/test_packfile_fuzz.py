@@ -25,7 +25,7 @@ from forgery import forged, joined, parts, right_hashes
 
 FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 # Where ops of `samples.every_op` stand.
-STEM, DEPTH, CONV, POOL, SELECT, UPSAMPLE, POINTWISE = 1, 2, 3, 4, 8, 9, 14
+STEM, DEPTH, CONV, POOL, SELECT, UPSAMPLE, POINTWISE = 1, 2, 3, 4, 8, 9, 15
 
 
 @pytest.fixture(scope="module")
@@ -442,8 +442,8 @@ def test_too_few_and_too_many_hashes(raw, refused):
     (*_, right) = [forged(*parts(raw))]
     text = parts(right)[2]["program"].decode()
     good = right_hashes(program, {**data, "program": text.encode()})
-    refused(forged(header, program, data, hashes=good[8:]), "hashes for 17 ops")
-    refused(forged(header, program, data, hashes=bytes(8) + good), "hashes for 17 ops")
+    refused(forged(header, program, data, hashes=good[8:]), "hashes for 18 ops")
+    refused(forged(header, program, data, hashes=bytes(8) + good), "hashes for 18 ops")
 
 
 def test_bits_past_the_end_of_a_stream(tmp_path, refused):
