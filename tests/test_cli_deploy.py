@@ -124,7 +124,7 @@ def test_a_file_beyond_the_limits_says_how_to_open_it(model, monkeypatch):
     with pytest.raises(UserError, match=r"18 ops; the limit is 5 .* set BCNN_LIMITS=off"):
         run("info", model)
     monkeypatch.setenv("BCNN_LIMITS", "off")
-    assert "Hashes: all 20 are right" in run("info", model).output
+    assert "Hashes: all 21 are right" in run("info", model).output
 
 
 def test_verify_with_a_checkpoint_and_data(model, photo, monkeypatch):
