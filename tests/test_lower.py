@@ -14,10 +14,10 @@ from bcnn.nets.config import Level, NetworkConfig, preset
 from bcnn.program import ops
 from bcnn.program.bits import unpack_bits
 from bcnn.program.compare import _difference, compare
+from bcnn.program.draft import as_map
 from bcnn.program.interpret import interpret
 from bcnn.program.lower import Lowering, lower, normalised
 from bcnn.program.program import Program
-from bcnn.program.rules import as_map
 
 torch.set_num_threads(1)
 TINY = samples.TINY

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from bcnn.errors import UserError
+from bcnn.program.draft import as_map
 from bcnn.program.interpret import run_op
 from bcnn.program.lower import Lowering
 from bcnn.program.ops import Floats, Op, Shape
 from bcnn.program.program import Program
-from bcnn.program.rules import as_map
 
 
 @dataclass(frozen=True)

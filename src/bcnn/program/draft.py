@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+from torch import Tensor
+
 from bcnn.graph.capture import Value
 from bcnn.program import ops as o
 from bcnn.program.fold import Doubles, Folded
@@ -29,3 +32,15 @@ class Draft:
 
 def resolved(ending: Ending, map_of: Resolve) -> o.Ending | Folded:
     return ending if isinstance(ending, (o.Ending, Folded)) else ending(map_of)
+
+
+def constant_draft(tensor: Tensor, module: str) -> Draft:
+    op = o.Constant(as_map(tensor))
+    return Draft((), lambda _: op, module)
+
+
+def as_map(tensor: Tensor) -> o.Floats:
+    """N,C,H,W or N,F of one image as H,W,C."""
+    x = tensor.reshape(1, tensor.shape[1], *(tensor.shape[2:] or (1, 1)))
+    made: o.Floats = np.ascontiguousarray(x[0].permute(1, 2, 0).numpy())
+    return made

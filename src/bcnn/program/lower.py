@@ -20,8 +20,8 @@ from bcnn.errors import UserError
 from bcnn.graph.capture import Graph, Node, Value, capture
 from bcnn.graph.moves import MOVES, intensity, moved, reshaped
 from bcnn.graph.step import Step, find_step
+from bcnn.program import bases, rules
 from bcnn.program import ops as o
-from bcnn.program import rules
 from bcnn.program.draft import Draft, Found
 from bcnn.program.fold import Doubles, single
 from bcnn.program.program import Program
@@ -202,7 +202,7 @@ class Lowering:
                 source, inner = self.replicated(source)
                 if inner == count:
                     return source, len(index)
-        if value.node is not None and (pooled := rules.pool_of_replicas(self, value)):
+        if value.node is not None and (pooled := bases.pool_of_replicas(self, value)):
             return pooled
         return value, channels(value)
 
