@@ -39,7 +39,7 @@ def check_maps(program: Program, image: Pixels, maps: Sequence[Floats | None]) -
     known: list[Floats] = []
     compared, worst = 0, 0.0
     for index, (op, got) in enumerate(zip(program.ops, maps, strict=True)):
-        want = run_op(op, known if index else [image])  # type: ignore[list-item]
+        want = run_op(op, known if index else [image])
         known.append(want if got is None else np.ascontiguousarray(got, dtype=np.float32).reshape(want.shape))
         if got is not None:
             error = float(np.abs(known[-1] - want).max() / np.abs(want).max())

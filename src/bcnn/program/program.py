@@ -16,6 +16,7 @@ from typing import Any
 from bcnn.count.counts import Counts
 from bcnn.errors import UserError
 from bcnn.program.ops.base import MAX_CHANNELS, MAX_MAP, MAX_SIDE, Op, Shape
+from bcnn.program.ops.fixed_real import FixedInput
 from bcnn.program.ops.real import Input
 
 
@@ -54,6 +55,20 @@ class Program:
         object.__setattr__(self, "shapes", _shapes(self))
         _affordable(self)
 
+    @property
+    def numbers(self) -> str:
+        """Of its maps: float32 or int16."""
+        return self.ops[0].NUMBERS
+
+    @property
+    def fractions(self) -> tuple[int, ...]:
+        """Of every map of an integer program, the fractional bits: value / 2^f is the real number it stands for."""
+        made: list[int] = []
+        for op in self.ops:
+            own = getattr(op, "fraction", None)
+            made.append(made[next(op.maps_read())] + getattr(op, "up", 0) if own is None else own)
+        return tuple(made)
+
     def counts(self) -> tuple[Counts, ...]:
         """Of every op."""
         return tuple(op.counts(self.shapes) for op in self.ops)
@@ -71,13 +86,18 @@ def map_shape(op: Op, name: str, shapes: Sequence[Shape]) -> Shape:
 
 
 def _shapes(program: Program) -> tuple[Shape, ...]:
-    if not program.ops or not isinstance(program.ops[0], Input):
+    if not program.ops or not isinstance(program.ops[0], (Input, FixedInput)):
         raise UserError("a program must begin with an Input op")
     if len(program.names) != len(program.ops):
         raise UserError(f"program has {len(program.ops)} ops but {len(program.names)} names")
     _at_most("ops", len(program.ops), program.limits.ops)
     shapes: list[Shape] = []
     for op, name in zip(program.ops, program.names, strict=True):
+        for part in (op, *getattr(op, "after", ())):
+            if part.NUMBERS not in ("any", program.numbers):
+                raise UserError(
+                    f"op {len(shapes)} ({name!r}): {type(part).__name__} works on {part.NUMBERS}, the program on {program.numbers}"
+                )
         shapes.append(map_shape(op, name, shapes))
     if not isinstance(program.crop, float) or not SMALLEST_CROP <= program.crop <= 1:
         raise UserError(f"crop is {program.crop!r}, not a number from {SMALLEST_CROP} to 1")
@@ -91,7 +111,11 @@ def _affordable(program: Program) -> None:
     """A file of a few bytes can ask for hours or terabytes: that is refused here, before anything is planned or run."""
     parts = sum(len(getattr(op, "after", ())) + len(getattr(op, "branches", ())) for op in program.ops)
     _at_most("branches and endings", parts, program.limits.parts)
-    _at_most("bytes of maps", 4 * sum(h * w * c for h, w, c in program.shapes), program.limits.map_bytes)
+    _at_most(
+        "bytes of maps",
+        (4 if program.numbers == "float32" else 2) * sum(h * w * c for h, w, c in program.shapes),
+        program.limits.map_bytes,
+    )
     counts = sum(program.counts(), Counts())
     _at_most("operations", counts.binary_macs + counts.real_macs + counts.elementwise, program.limits.work)
 
