@@ -19,6 +19,7 @@ from bcnn.errors import UserError
 if TYPE_CHECKING:
     from bcnn.deploy.card import Card
     from bcnn.deploy.packfile import Sizes
+    from bcnn.nets.find import Found
     from bcnn.program.program import Program
 
 # All that the engine's source has; a build holds those of its processor family.
@@ -40,6 +41,9 @@ def pack(
     mean: MeanOption = "",
     std: StdOption = "",
     labels: LabelsOption = "",
+    numbers: Annotated[str, typer.Option(help="float32, or int16 for a program in integers.")] = "float32",
+    parameters: Annotated[str, typer.Option(help="Real parameters of a program in integers: int16 or int8.")] = "int16",
+    data: Annotated[Path | None, typer.Option(help="With --numbers int16: a folder of images to calibrate on.")] = None,
 ) -> None:
     """Turn a network into a packed file: one bit a binary weight, everything folded, complete for the engine.
 
@@ -51,15 +55,23 @@ def pack(
       bcnn pack runs/cifar10 -o cifar10.bcnn
       bcnn pack mine.py:make -o mine.bcnn --size 32 --mean 0.5 --std 0.5 --labels names.txt
       bcnn pack mine.py:make --size 180x240 --labels cat,dog
+      bcnn pack runs/cifar10 -o small.bcnn --numbers int16 --parameters int8 --data photos/train
     """
+    from bcnn.deploy.convert import NUMBERS
     from bcnn.nets import find
+
+    if numbers not in NUMBERS:
+        raise UserError(f"--numbers {numbers}: give {' or '.join(NUMBERS)}")
 
     if output.exists() and Path(network).exists() and output.samefile(network):
         raise UserError(f"{output} is the checkpoint itself; give another file with -o")
     with err.status("Lowering and packing ..."):
         found = find.find(network, find.given(size, mean, std, labels))
         say(found.notes)
-        sizes = find.pack_found(found, output)
+        if numbers == "float32":
+            sizes = find.pack_found(found, output)
+    if numbers == "int16":
+        sizes = _pack_integers(found, output, parameters, data)
     out.print(size_table(sizes))
     if not sizes.binary_weights:
         err.print("No layer of this network is binary: it was trained with real weights, and runs with them.")
@@ -67,6 +79,20 @@ def pack(
         f"Wrote {escape(str(output))}. Next: bcnn verify {escape(str(output))} --checkpoint {escape(network)}",
         soft_wrap=True,  # a command to copy
     )
+
+
+def _pack_integers(found: Found, output: Path, parameters: str, data: Path | None) -> Sizes:
+    from bcnn.cli.convert import calibrating, report
+    from bcnn.deploy.convert import in_integers
+    from bcnn.nets.find import pack_found
+
+    def convert(program: Program) -> Program:
+        with calibrating() as progress:
+            made = in_integers(program, parameters, data, progress)
+        report(made)
+        return made.program
+
+    return pack_found(found, output, convert)
 
 
 @app.command()
@@ -219,9 +245,9 @@ def size_table(sizes: Sizes) -> Table:
     table = Table("part", "bytes", title="Size")
     table.columns[1].justify = "right"
     table.add_row("binary weights, one bit each", f"{sizes.binary_weights:,}")
-    table.add_row("real parameters, float32", f"{sizes.real_parameters:,}")
+    table.add_row("real parameters", f"{sizes.real_parameters:,}")
     if sizes.indices:
-        table.add_row("indices of channels, int32", f"{sizes.indices:,}")
+        table.add_row("indices and offsets, int32", f"{sizes.indices:,}")
     table.add_row("logits of the test vectors", f"{sizes.test_logits:,}")
     table.add_row("header: ops, names, labels, hashes", f"{sizes.header - sizes.provenance:,}")
     table.add_row("header: provenance", f"{sizes.provenance:,}", end_section=True)
@@ -249,7 +275,7 @@ def _op_table(program: Program) -> Table:
     rows = zip(program.ops, program.names, program.shapes, program.counts(), strict=True)
     for index, (op, name, shape, counts) in enumerate(rows):
         reads = "+".join(str(read) for read in dict.fromkeys(op.maps_read()))
-        reals = sum(array.size for array in op.arrays() if array.dtype == "float32")
+        reals = sum(array.size for array in op.arrays() if array.dtype in ("float32", "int16"))
         made = ",".join(map(str, shape))
         table.add_row(
             str(index), type(op).__name__, escape(name), reads, made, f"{counts.binary_params:,}", f"{reals:,}"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from bcnn.deploy.packfile import Sizes
+    from bcnn.program.program import Program
 
 Floats3 = tuple[float, float, float]
 MEAN: Floats3 = (0.485, 0.456, 0.406)  # of ImageNet, as most trained networks expect them
@@ -190,8 +191,10 @@ def _where(error: Exception, file: Path) -> str:
 # --- packing ----------------------------------------------------------------------------------------------------------
 
 
-def pack_found(found: Found, path: str | Path) -> Sizes:
-    """Lower it and write it as a packed file."""
+def pack_found(
+    found: Found, path: str | Path, convert: Callable[[Program], Program] = lambda program: program
+) -> Sizes:
+    """Lower it and write it as a packed file, `convert`ed to other numbers first."""
     from bcnn import __version__
     from bcnn.deploy.packfile import save
     from bcnn.nets.latent import weights_of
@@ -204,7 +207,7 @@ def pack_found(found: Found, path: str | Path) -> Sizes:
         )
     provenance = {**found.provenance, "packed_by": f"bcnn {__version__}"}
     program = lower(found.module, found.mean, found.std, found.labels, found.crop, provenance, found.size)
-    return save(program, path)
+    return save(convert(program), path)
 
 
 # --- options as text --------------------------------------------------------------------------------------------------
