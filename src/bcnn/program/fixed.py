@@ -229,7 +229,8 @@ def _conv(at: _At, op: ops.Conv) -> ops.Op:
 
 
 def _linear(at: _At, op: ops.Linear) -> ops.Op:
-    weight, offset, down = _sums(at, op.weight.astype(np.float64)[None, None], op.bias, at.of(op.source), True)
+    bytes_ = at.parameters == "int8" or at.index == len(at.program.ops) - 1  # a decoder is large, and needs no more
+    weight, offset, down = _sums(at, op.weight.astype(np.float64)[None, None], op.bias, at.of(op.source), bytes_)
     return ops.FixedConv(
         op.source, op.weight.shape[0], weight, offset, down, after=_endings(at, op.after), fraction=at.made
     )
