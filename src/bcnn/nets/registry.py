@@ -145,8 +145,12 @@ ARCHITECTURES: dict[str, Architecture] = {each.name: each for each in (*_paper()
 def architecture(name: str) -> Architecture:
     """A registered network; an unknown name suggests the nearest."""
     if name not in ARCHITECTURES:
-        raise UserError(f"unknown network {name!r}; {nearest(name, ARCHITECTURES)}")
+        raise unknown(name)
     return ARCHITECTURES[name]
+
+
+def unknown(name: str) -> UserError:
+    return UserError(f"unknown network {name!r}; {nearest(name, ARCHITECTURES, '`bcnn networks`')}")
 
 
 def build(name: str, classes: int | None = None, size: Size | int | None = None, **choices: Any) -> nn.Module:
