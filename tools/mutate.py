@@ -20,6 +20,7 @@ import signal
 import sys
 import tempfile
 import time
+import types
 from pathlib import Path
 from typing import NoReturn
 
@@ -92,6 +93,7 @@ def run(folder: Path, words: list[str]) -> NoReturn:
         sys.dont_write_bytecode = True
         for name in [name for name in sys.modules if name.partition(".")[0] in ("tools", "bcnn")]:
             del sys.modules[name]
+        sys.modules["__main__"] = types.ModuleType("__main__")  # processes that tests start would run this file again
         found = importlib.util.find_spec("bcnn")
         ours = found is not None and str(found.origin).startswith(str(folder))
         code = int(pytest.main(words)) if ours else ELSEWHERE

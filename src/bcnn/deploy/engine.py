@@ -21,7 +21,7 @@ from PIL import Image
 from bcnn import _core, images
 from bcnn.errors import UserError, nearest
 from bcnn.program.ops import Conv, Floats, Op
-from bcnn.program.program import Program
+from bcnn.program.program import Program, at_most
 from bcnn.program.record import record
 
 Picture = NDArray[np.uint8] | Image.Image | str | Path  # what a person may hand over as one image
@@ -88,6 +88,7 @@ class Engine:
             self.isa = choose_isa(isa)
             records = [record(op) for op in program.ops]
             self._core = _core.Engine(records, list(program.shapes), self.isa, threads, least_memory)
+        at_most("bytes of an engine's memory", self.peak_memory, program.limits.arena_bytes)
 
     @property
     def peak_memory(self) -> int:

@@ -16,6 +16,7 @@ from bcnn.errors import UserError
 from bcnn.nets import config as configs
 from bcnn.nets.config import PRESETS, NetworkConfig, preset
 from bcnn.nets.registry import ARCHITECTURES, Size, architecture, from_config, unknown
+from bcnn.plain import shown
 
 if TYPE_CHECKING:
     from torch import nn
@@ -64,7 +65,7 @@ def from_plain(data: Any) -> AnyNetwork:
         return configs.from_dict(data)
     name = data["network"]
     if not isinstance(name, str):
-        raise UserError(f"a network's config needs its name under 'network', got {name!r}")
+        raise UserError(f"a network's config needs its name under 'network', got {shown(name)}")
     if name not in PRESETS:
         return _chosen(data)
     changes = {"image_size" if key == "size" else key: value for key, value in data.items() if key != "network"}
