@@ -45,9 +45,8 @@ Engine::Engine(const std::vector<Record>& records, const std::vector<Shape>& sha
 Engine::~Engine() = default;
 
 void Engine::after_fork() {
-    (void)pool_.release();  // its threads do not exist here; joining them would never end
-    (void)turn_.release();  // it may be held by one of them
-    turn_ = std::make_unique<std::mutex>();
+    (void)pool_.release();         // its threads do not exist here; joining them would never end
+    new (turn_.get()) std::mutex;  // it may be held by one of them; made anew in its place, without memory to ask for
 }
 
 Pool& Engine::pool() {

@@ -39,13 +39,16 @@ std::vector<Layout> layouts(const Ops& ops, int lanes) {
 
 Network::Network(const Ops& ops_in, const std::vector<Layout>& layouts_in, int shares_in, Goal goal)
     : ops(ops_in), layouts(layouts_in), shares(shares_in), readers(ops_in.size()) {
+    int64_t rows = 0;
+    for (const auto& op : ops) rows += op->shape.h;
+    const int least = int(std::min<int64_t>(1 + rows / kManyRows, kBatchPixels));  // scratch is for no more
     for (int i = 0; i < int(ops.size()); i++) {
         for (const int map : ops[i]->reads)
             if (readers[map].empty() || readers[map].back() != i) readers[map].push_back(i);
         // Rows of narrow maps are made together, so that weights which outgrow L1 are not read anew for every few
         // pixels, and steps are not many. The same for all maps of one width: a batch of what is read is a batch of
         // what is made.
-        batch.push_back(goal == Goal::memory ? 1 : std::max(1, kBatchPixels / ops[i]->shape.w));
+        batch.push_back(goal == Goal::memory ? least : std::max(least, kBatchPixels / ops[i]->shape.w));
     }
 }
 
@@ -74,10 +77,10 @@ Plan plan_of(const Network& network, const std::vector<int>& cuts) {
 Plan make_plan(const Ops& ops, const std::vector<Layout>& layouts, int shares, Goal goal) {
     const Network network(ops, layouts, shares, goal);
     if (goal == Goal::time) return plan_of(network, cut(network));
-    Plan least;
+    Plan least = plan_of(network, cut(network));
     for (const std::vector<int>& cuts : memory_cuts(network)) {
         Plan plan = plan_of(network, cuts);
-        if (least.segments.empty() || plan.bytes < least.bytes) least = std::move(plan);
+        if (plan.bytes < least.bytes) least = std::move(plan);
     }
     return least;
 }

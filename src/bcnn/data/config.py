@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bcnn.errors import UserError
+from bcnn.program.program import SMALLEST_CROP
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,9 @@ class DataConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.hold_out < 1:
             raise UserError(f"data.hold_out must be from 0 to below 1, got {self.hold_out}")
-        if not 0 < self.crop <= 1:
-            raise UserError(f"data.crop must be above 0 and up to 1, got {self.crop}")
-        if self.stored < 1:
-            raise UserError(f"data.stored must be 1 or more, got {self.stored}")
-        if self.workers < 0 or self.memory_mb < 0:
-            raise UserError("data.workers and data.memory_mb must be 0 or more")
+        if not SMALLEST_CROP <= self.crop <= 1:  # what a packed file may hold
+            raise UserError(f"data.crop must be from {SMALLEST_CROP} to 1, got {self.crop}")
+        if not 1 <= self.stored <= 16:
+            raise UserError(f"data.stored must be from 1 to 16, got {self.stored}")
+        if not 0 <= self.workers <= 1024 or self.memory_mb < 0:  # each worker is a process
+            raise UserError("data.workers must be from 0 to 1024, data.memory_mb 0 or more")

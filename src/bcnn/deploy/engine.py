@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from PIL import Image
 from bcnn import _core, images
 from bcnn.errors import UserError, nearest
 from bcnn.program.ops import Conv, Floats, Op
-from bcnn.program.program import Program
+from bcnn.program.program import Program, at_most
 from bcnn.program.record import record
 
 Picture = NDArray[np.uint8] | Image.Image | str | Path  # what a person may hand over as one image
@@ -82,10 +83,12 @@ class Engine:
         if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MAX_THREADS:
             raise UserError(f"threads is {threads!r}, not a whole number from 1 to {MAX_THREADS}")
         self.program = program
-        self.isa = choose_isa(isa)
         self.threads = threads
-        records = [record(op) for op in program.ops]
-        self._core = _core.Engine(records, list(program.shapes), self.isa, threads, least_memory)
+        with self._memory("pack and plan the network"):
+            self.isa = choose_isa(isa)
+            records = [record(op) for op in program.ops]
+            self._core = _core.Engine(records, list(program.shapes), self.isa, threads, least_memory)
+        at_most("bytes of an engine's memory", self.peak_memory, program.limits.arena_bytes)
 
     @property
     def peak_memory(self) -> int:
@@ -103,7 +106,8 @@ class Engine:
         if not isinstance(batch, np.ndarray) or batch.dtype != np.uint8 or batch.shape[1:] != (height, width, 3):
             got = f"{batch.dtype} {batch.shape}" if isinstance(batch, np.ndarray) else type(batch).__name__
             raise UserError(f"batch is {got}, not the uint8 (N, {height}, {width}, 3) that the program reads")
-        logits = self._core.run(np.ascontiguousarray(batch))
+        with self._memory(f"run a batch of {len(batch):,}"):
+            logits = self._core.run(np.ascontiguousarray(batch))
         last = self.program.shapes[-1]
         return logits if last[:2] == (1, 1) else logits.reshape(len(batch), *last)
 
@@ -142,16 +146,30 @@ class Engine:
 
     def maps(self, image: NDArray[np.uint8]) -> list[Floats]:
         """Map i, float32 H,W,C, is what op i makes: copied row by row out of the engine's real run of one image."""
-        return self._core.maps(np.ascontiguousarray(self._one(image)))
+        with self._memory("keep all maps of an image"):
+            return self._core.maps(np.ascontiguousarray(self._one(image)))
 
     def profile(self, image: NDArray[np.uint8], repeats: int = 50) -> list[Cost]:
         """What each op costs, on one thread. Each op runs in many short steps; the fastest of `repeats` runs of each counts."""
-        seconds = self._core.profile(np.ascontiguousarray(self._one(image)), repeats)
+        with self._memory("time the network"):
+            seconds = self._core.profile(np.ascontiguousarray(self._one(image)), repeats)
         counts = self.program.counts()
         return [
             Cost(name, kind_of(op), seconds[i], counts[i].binary_macs)
             for i, (name, op) in enumerate(zip(self.program.names, self.program.ops, strict=True))
         ]
+
+    @contextmanager
+    def _memory(self, what: str) -> Iterator[None]:
+        """A sentence where the native side has only the name of its exception. The engine stays usable."""
+        try:
+            yield
+        except MemoryError as error:
+            if str(error) not in ("", "std::bad_alloc"):  # NumPy's and that of a missing thread say it themselves
+                raise
+            raise MemoryError(
+                f"not enough memory to {what} with {self.threads} threads; ask for fewer threads"
+            ) from None
 
     def _one(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
         height, width, _ = self.program.shapes[0]

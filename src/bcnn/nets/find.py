@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from bcnn.errors import UserError, nearest
 from bcnn.nets import chosen
 from bcnn.nets.config import NetworkConfig
-from bcnn.nets.registry import ARCHITECTURES, Size
+from bcnn.nets.registry import ARCHITECTURES, Size, unknown
 
 if TYPE_CHECKING:
     from torch import nn
@@ -81,7 +81,7 @@ def find(what: str | Path | nn.Module, given: Given | None = None, **choices: An
     path = Path(what)
     if path.exists() or len(path.parts) > 1 or path.suffix == ".safetensors":
         return trained(what, given)
-    raise UserError(f"unknown network {what!r}; {nearest(what, ARCHITECTURES)}")
+    raise unknown(what)
 
 
 def _registered(what: str, given: Given, choices: dict[str, Any]) -> Found:

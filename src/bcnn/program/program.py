@@ -35,6 +35,9 @@ class Limits:
     parts: int = 100_000  # branches and endings of all ops
     work: int = 1 << 40  # multiply-accumulates and element-wise operations
     map_bytes: int = 1 << 32  # of all maps together; an engine keeps a small part of them at a time
+    arena_bytes: int = (
+        1 << 31
+    )  # that part, as an engine lays it out: it pads channels, and may keep a map for a late reader
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +93,7 @@ def _shapes(program: Program) -> tuple[Shape, ...]:
         raise UserError("a program must begin with an Input op")
     if len(program.names) != len(program.ops):
         raise UserError(f"program has {len(program.ops)} ops but {len(program.names)} names")
-    _at_most("ops", len(program.ops), program.limits.ops)
+    at_most("ops", len(program.ops), program.limits.ops)
     shapes: list[Shape] = []
     for op, name in zip(program.ops, program.names, strict=True):
         for part in (op, *getattr(op, "after", ())):
@@ -110,16 +113,13 @@ def _shapes(program: Program) -> tuple[Shape, ...]:
 def _affordable(program: Program) -> None:
     """A file of a few bytes can ask for hours or terabytes: that is refused here, before anything is planned or run."""
     parts = sum(len(getattr(op, "after", ())) + len(getattr(op, "branches", ())) for op in program.ops)
-    _at_most("branches and endings", parts, program.limits.parts)
-    _at_most(
-        "bytes of maps",
-        (4 if program.numbers == "float32" else 2) * sum(h * w * c for h, w, c in program.shapes),
-        program.limits.map_bytes,
-    )
+    at_most("branches and endings", parts, program.limits.parts)
+    value_bytes = 4 if program.numbers == "float32" else 2
+    at_most("bytes of maps", value_bytes * sum(h * w * c for h, w, c in program.shapes), program.limits.map_bytes)
     counts = sum(program.counts(), Counts())
-    _at_most("operations", counts.binary_macs + counts.real_macs + counts.elementwise, program.limits.work)
+    at_most("operations", counts.binary_macs + counts.real_macs + counts.elementwise, program.limits.work)
 
 
-def _at_most(what: str, value: int, limit: int) -> None:
+def at_most(what: str, value: int, limit: int) -> None:
     if value > limit:
         raise TooLargeError(f"one image takes {value:,} {what}; the limit is {limit:,} (raise it with program.Limits)")

@@ -13,6 +13,7 @@ a hash per tensor and one of the metadata itself.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ from bcnn.files import digest, write_atomic
 from bcnn.nets import chosen, latent
 from bcnn.nets.bcnn import Network
 from bcnn.nets.config import NetworkConfig
+from bcnn.plain import shown
+from bcnn.program.program import SMALLEST_CROP
 from bcnn.train.transfer import check_state, transfer
 
 FORMAT = "bcnn-checkpoint-2"
@@ -167,7 +170,9 @@ def _read(path: Path) -> Checkpoint:
                     raise UserError(
                         f"{path} is a packed file already, not a checkpoint; look into it with: bcnn info {path}"
                     )
-                raise UserError(f"{path} is no checkpoint of this version: format {found!r}, expected {FORMAT!r}")
+                raise UserError(
+                    f"{path} is no checkpoint of this version: format {shown(found, 80)}, expected {FORMAT!r}"
+                )
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         if header["format"] == FORMAT:
             _check_hashes(header, tensors)
@@ -176,6 +181,9 @@ def _read(path: Path) -> Checkpoint:
         mean, std = tuple(map(float, meta["mean"])), tuple(map(float, meta["std"]))
         if len(mean) != 3 or len(std) != 3:
             raise ValueError("mean and std need three values")
+        crop = float(meta["crop"])
+        if not all(map(math.isfinite, (*mean, *std))) or min(std) <= 0 or not SMALLEST_CROP <= crop <= 1:
+            raise ValueError(f"no images are prepared with mean {mean}, std {std} and crop {crop}")
         progress = json.loads(header["progress"])
         if not isinstance(progress, dict):
             raise ValueError("progress is no table")
@@ -183,7 +191,7 @@ def _read(path: Path) -> Checkpoint:
             network,
             header["weights"],
             {name: tensor for name, tensor in tensors.items() if not name.startswith(OPTIMIZER)},
-            Meta(mean, std, tuple(map(str, meta["labels"])), float(meta["crop"]), dict(meta["provenance"])),
+            Meta(mean, std, tuple(map(str, meta["labels"])), crop, dict(meta["provenance"])),
             {name[len(OPTIMIZER) :]: t for name, t in tensors.items() if name.startswith(OPTIMIZER)},
             progress,
         )
@@ -191,7 +199,7 @@ def _read(path: Path) -> Checkpoint:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
     except safetensors.SafetensorError as error:
         raise UserError(f"{path} is not a complete safetensors file: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path} has a damaged header: {error}") from None
@@ -205,7 +213,7 @@ def _check_hashes(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> N
         raise ValueError("its hashes are not one for each tensor")
     for name, tensor in tensors.items():
         if hashes[name] != tensor_hash(tensor):
-            raise ValueError(f"tensor {name!r} does not match its hash")
+            raise ValueError(f"tensor {shown(name)} does not match its hash")
 
 
 def fits(checkpoint: Checkpoint, source: str) -> None:

@@ -12,10 +12,12 @@ from typing import Literal
 from bcnn.data.config import DataConfig
 from bcnn.errors import UserError
 from bcnn.nets.chosen import AnyNetwork
+from bcnn.plain import shown
 
 # What a step does to latent weights before a convolution uses them, see binarize.WEIGHTS.
 Weights = Literal["real", "binary", "scaled", "tanh", "float"]
 FINAL = ("binary", "scaled")  # what a network can be deployed from
+RESERVED = ("last", "best")  # checkpoints that every run writes, named as steps are
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,13 @@ class Step:
     temperature: tuple[float, float] = (1.0, 20.0)  # of weights = "tanh": from, to, growing geometrically
 
     def __post_init__(self) -> None:
-        where = f"step {self.name!r}"
+        where = f"step {shown(self.name, 80)}"
         if not self.name or not self.name.replace("-", "").replace("_", "").isalnum():
             raise UserError(f"{where}: a step's name is letters, digits, - and _, since it names files")
+        if self.name in RESERVED or len(self.name) > 64:
+            raise UserError(
+                f"{where}: a step's name has up to 64 letters and is not {' or '.join(RESERVED)}, which a run uses"
+            )
         if self.warmup < 0 or self.epochs < 0 or self.warmup + self.epochs < 1:
             raise UserError(f"{where}: warmup and epochs must be 0 or more, and at least 1 together")
         for name in ("lr", "lr_first", "lr_last"):
@@ -95,14 +101,15 @@ class TrainConfig:
         if (
             self.batch < 1
             or self.part < 0
-            or self.seed < 0
-            or self.threads < 0
+            or not 0 <= self.seed < 1 << 63
+            or not 0 <= self.threads <= 1024
             or self.meter_every < 1
             or self.evaluate_every < 1
             or self.save_seconds < 0
         ):
             raise UserError(
-                "batch, meter_every and evaluate_every must be 1 or more; part, seed, threads and save_seconds 0 or more"
+                "batch, meter_every and evaluate_every must be 1 or more; part and save_seconds 0 or more; "
+                "seed from 0 to below 2^63, threads from 0 to 1024"
             )
         for step in self.steps:
             self.crop_size(step)

@@ -121,7 +121,10 @@ def _train(
     if rank == 0:
         from bcnn.train import report  # it draws, and nothing before this needs matplotlib
 
-        report.write(folder)
+        try:
+            report.write(folder)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):  # of records that are not ours
+            terminal.say(f"no report: what was logged in {folder.path} is damaged; the networks are complete", "yellow")
     return info
 
 
