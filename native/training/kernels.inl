@@ -113,6 +113,7 @@ BCNN_INLINE F load_y(const int16_t* y) {
 #include "avg_pool.inl"
 #include "binary_conv.inl"
 #include "depthwise_conv.inl"
+#include "tap_conv.inl"
 
 #undef BCNN_INLINE
 #undef BCNN_MEMBER

@@ -9,6 +9,7 @@ Results do not depend on the number of threads. `cores` gives the threads of tor
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -120,6 +121,32 @@ def binary_conv(
     how = autograd.How(identity, prelu is not None, binary, [norm for _, _, norm in branches], threads())
     slope = prelu if prelu is not None else prelu_after
     out: Tensor = autograd.BinaryConv.apply(x, add, slope, how, *parameters)  # type: ignore[no-untyped-call]
+    return out
+
+
+# What the slope of a sign is in the kernels: 1 where |x| is at most this, None for the triangle of Eq. 1.
+LIMITS: dict[str, float | None] = {"triangle": None, "clip": 1.0, "wide": 1.3, "half": 0.5, "identity": math.inf}
+FEWEST_IMAGES = 8  # of a batch: lanes of the gradient of x are sixteen images, and half of them may be empty
+
+
+def tap_conv(
+    x: Tensor,
+    bias: Tensor | None,
+    weight: Tensor,
+    scale: Tensor | None,
+    *,
+    stride: int,
+    padding: int,
+    pad: int,
+    slope: str,
+    weight_slope: Callable[[Tensor], Tensor] | None,
+) -> Tensor:
+    """scale * conv(sign(x + bias), weight), k x k, with `pad` (0, +1, -1) around the signs; `slope` is that of x's sign.
+
+    With a `weight_slope` the weight's sign is convolved with, and the gradient of that times weight_slope(weight) is the weight's.
+    """
+    taps = autograd.Taps(stride, padding, pad, LIMITS[slope], weight_slope, scale, threads())
+    out: Tensor = autograd.TapConv.apply(x, bias, weight, taps)  # type: ignore[no-untyped-call]
     return out
 
 

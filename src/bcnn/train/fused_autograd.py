@@ -10,6 +10,7 @@ read, K that the convolution reads, O that it makes, P branches.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -83,6 +84,57 @@ def _binary_conv_arguments(
         norm_arrays = _norm_arguments(norm, gamma, beta, statistics[i], running[i] if running else None)
         branches.append((bias, weight, norm_arrays, y[i].numpy()))
     return x.numpy().reshape(-1, x.shape[3]), tuple(branches), _array(add), *ctx.arguments
+
+
+class Taps(NamedTuple):
+    """What a convolution of k x k taps needs besides tensors with gradients."""
+
+    stride: int
+    padding: int
+    pad: int  # what is read outside of the map: 0, +1 or -1
+    limit: float | None  # of |x| for the slope of the sign, 1 up to there; None: 2 - 2|x|, Eq. 1
+    weight_slope: Callable[[Tensor], Tensor] | None  # of the weights' sign; None: they are used as they are
+    scale: Tensor | None  # of each output channel; no gradient
+    threads: int
+
+
+class TapConv(torch.autograd.Function):
+    """x, bias, weight O,C,k,k. Saves x and the weight."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bias: Tensor | None, weight: Tensor, taps: Taps) -> Tensor:
+        x, filters = _nhwc(x), _nhwc(weight.detach())
+        n, h, w, channels = x.shape
+        made, height, width, _ = filters.shape
+        size = [(side + 2 * taps.padding - k) // taps.stride + 1 for side, k in ((h, height), (w, width))]
+        out = x.new_empty(n, *size, made)
+        ctx.save_for_backward(x, bias, weight, filters)
+        ctx.taps = taps
+        native.tap_conv_forward(*_tap_arguments(taps, x, bias, filters), out.numpy())
+        return out.permute(0, 3, 1, 2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, bias, weight, filters = ctx.saved_tensors
+        taps: Taps = ctx.taps
+        dx = torch.empty_like(x) if ctx.needs_input_grad[0] or bias is not None else None
+        d_bias = None if bias is None else torch.empty_like(bias)
+        d_filters = torch.empty_like(filters)
+        to = _nhwc(grad).numpy(), _array(dx), _array(d_bias), d_filters.numpy()
+        native.tap_conv_backward(*_tap_arguments(taps, x, bias, filters), to)
+        d_weight = d_filters.permute(0, 3, 1, 2).contiguous()
+        if taps.weight_slope is not None:
+            d_weight *= taps.weight_slope(weight)
+        return _nchw(dx), d_bias, d_weight, None
+
+
+def _tap_arguments(taps: Taps, x: Tensor, bias: Tensor | None, filters: Tensor) -> tuple[Any, ...]:
+    made, channels = filters.shape[0], x.shape[3]
+    added = x.new_zeros(channels) if bias is None else bias
+    scale = x.new_ones(made) if taps.scale is None else taps.scale.expand(1, made, 1, 1)
+    how = taps.stride, taps.padding, taps.pad, taps.weight_slope is not None, taps.limit is None, taps.limit or 0.0
+    return x.numpy(), _array(added), filters.numpy(), _array(scale), how, taps.threads
 
 
 class DepthwiseConv(torch.autograd.Function):
