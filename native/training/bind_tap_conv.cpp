@@ -6,21 +6,21 @@ using namespace nanobind::literals;
 namespace bcnn::training {
 namespace {
 
-// x [N, H, W, C], weight [O, k, k, C]; how (stride, padding, pad, binary_weights, triangle, limit)
+// x [N, H, W, C], weight [O, C, k, k]; how (stride, padding, pad, binary_weights, triangle, limit)
 TapConv tap_conv(nb::handle x, nb::handle bias, nb::handle weight, nb::handle scale, nb::tuple how, int threads) {
     Array<float> map, filters;
     if (!nb::try_cast<Array<float>>(x, map, false) || map.ndim() != 4)
         throw nb::type_error("x: must be a contiguous float32 [N, H, W, C] array");
     if (!nb::try_cast<Array<float>>(weight, filters, false) || filters.ndim() != 4)
-        throw nb::type_error("weight: must be a contiguous float32 [O, k, k, C] array");
+        throw nb::type_error("weight: must be a contiguous float32 [O, C, k, k] array");
     how = sized(how, 6, "how");
     TapConv conv{map.shape(0),
                  map.shape(1),
                  map.shape(2),
                  map.shape(3),
                  filters.shape(0),
-                 filters.shape(1),
                  filters.shape(2),
+                 filters.shape(3),
                  nb::cast<size_t>(how[0]),
                  nb::cast<size_t>(how[1]),
                  nb::cast<int>(how[2]),
@@ -37,7 +37,7 @@ TapConv tap_conv(nb::handle x, nb::handle bias, nb::handle weight, nb::handle sc
     for (size_t side : sides)
         if (side < 1 || side > largest) throw nb::value_error("x: an empty map, filter or stride, or one too large");
     if (!map.size() || conv.channels_in % 8 || conv.channels % 8 || !conv.channels ||
-        filters.shape(3) != conv.channels_in || filters.size() / conv.channels > kMostInputs)
+        filters.shape(1) != conv.channels_in || filters.size() / conv.channels > kMostInputs)
         throw nb::value_error("weight: channels must be the map's, multiples of 8, and at most 32767 inputs");
     if (conv.padding > largest || conv.height + 2 * conv.padding < conv.kernel_height ||
         conv.width + 2 * conv.padding < conv.kernel_width || conv.pad < -1 || conv.pad > 1)
@@ -64,19 +64,22 @@ void bind_tap_conv(nb::module_& m) {
         },
         "x"_a, "bias"_a, "weight"_a, "scale"_a, "how"_a, "threads"_a, "out"_a);
 
-    // gradient: (out, x or None, bias or None, weight)
+    // gradient: (out, x or None, bias or None, weight, (inside, outside, limit) of the weights' slope)
     m.def(
         "tap_conv_backward",
         [](nb::handle x, nb::handle bias, nb::handle weight, nb::handle scale, nb::tuple how, int threads,
            nb::tuple gradient) {
             const TapConv conv = tap_conv(x, bias, weight, scale, how, threads);
-            nb::tuple g = sized(gradient, 4, "gradient");
+            nb::tuple g = sized(gradient, 5, "gradient"), slope = sized(g[4], 3, "slope");
             const size_t read = conv.images * conv.height * conv.width * conv.channels_in,
                          filter = conv.kernel_height * conv.kernel_width * conv.channels_in;
             const TapConvGradient to{floats(g[0], made(conv), "gradient of out"),
                                      floats_or_null(g[1], read, "gradient of x"),
                                      floats_or_null(g[2], conv.channels_in, "gradient of bias"),
-                                     floats(g[3], conv.channels * filter, "gradient of weight")};
+                                     floats(g[3], conv.channels * filter, "gradient of weight"),
+                                     floats(slope[0], conv.channels, "inside"),
+                                     floats(slope[1], conv.channels, "outside"),
+                                     nb::cast<float>(slope[2])};
             nb::gil_scoped_release release;
             tap_conv_backward(conv, to);
         },

@@ -22,6 +22,6 @@ extern const Kernels portable_kernels, avx2_kernels;
 
 }  // namespace bcnn::training
 
-#define BCNN_TRAINING_KERNELS(ISA)                                                                            \
+#define BCNN_TRAINING_KERNELS(ISA)                                                                           \
     const Kernels ISA##_kernels = {#ISA,         ISA::forward,  ISA::backward, ISA::forward,  ISA::backward, \
                                    ISA::forward, ISA::backward, ISA::forward,  ISA::backward, ISA::sum};

@@ -64,10 +64,19 @@ static void index_image(const TapConv& conv, const TapShape& shape, const float*
     }
 }
 
+// Torch's filter [C][taps] as the dot reads it, [taps][C].
+static void lay_out(const TapConv& conv, const TapShape& shape, size_t o, float* filters) {
+    const float* from = conv.weight + o * shape.inputs;
+    float* __restrict to = filters + o * shape.inputs;
+    for (size_t c = 0; c < conv.channels_in; c += 8)  // eight channels at a time, which lie in few cache lines
+        for (size_t t = 0; t < shape.taps; t++)
+            for (size_t i = c; i < c + 8; i++) to[t * conv.channels_in + i] = from[i * shape.taps + t];
+}
+
 // What each tap adds where all its inputs are +1, [taps][O]: of one o.
 template <class Y>
-static void tap_sums(const TapConv& conv, const TapShape& shape, size_t o, Y* sums) {
-    const float* w = conv.weight + o * shape.inputs;
+static void tap_sums(const TapConv& conv, const TapShape& shape, size_t o, const float* filters, Y* sums) {
+    const float* w = filters + o * shape.inputs;
     for (size_t t = 0; t < shape.taps; t++) {
         Y sum = 0;
         for (size_t c = 0; c < conv.channels_in; c++, w++) {
@@ -127,13 +136,16 @@ static void forward(const TapConv& conv, float* out) {
     Buffer<char> table(panels * groups * kTable);
     Buffer<uint8_t> signs(conv.images * image), index(threads * kForwardPixels * groups);
     Buffer<T> partial(threads * kForwardPixels * lanes);
+    Buffer<float> filters(conv.channels * shape.inputs);
     Buffer<Y> sums(shape.taps * conv.channels), dots(threads * kForwardPixels * conv.channels);
     const int pieces[] = {int(panels + conv.images), int(blocks * cuts)};
     parallel(conv.threads, pieces, 2, [&](int stage, size_t piece, size_t thread) {
         if (stage == 0 && piece < panels) {
-            weight_table<V, T>(flat, conv.weight, piece, table + piece * groups * kTable);
-            for (size_t o = piece * lanes; o < least((piece + 1) * lanes, conv.channels); o++)
-                tap_sums<Y>(conv, shape, o, sums);
+            for (size_t o = piece * lanes; o < least((piece + 1) * lanes, conv.channels); o++) {
+                lay_out(conv, shape, o, filters);
+                tap_sums<Y>(conv, shape, o, filters, sums);
+            }
+            weight_table<V, T>(flat, filters, piece, table + piece * groups * kTable);
         } else if (stage == 0) {
             const size_t n = piece - panels;
             index_image(conv, shape, conv.x + n * read, signs + n * image);
@@ -164,9 +176,11 @@ static void sign_image(const TapConv& conv, const TapShape& shape, const float* 
     if (p) fill(signs, shape.padded_height * shape.padded_width * channels, uint8_t(conv.pad < 0 ? 0 : 16));
     for (size_t y = 0; y < conv.height; y++)
         for (size_t i = 0; i < conv.width; i++, x += channels) {
-            uint8_t* __restrict to = signs + ((y + p) * shape.padded_width + i + p) * channels;
-#pragma GCC ivdep
-            for (size_t c = 0; c < channels; c++) to[c] = x[c] + conv.bias[c] >= 0 ? 16 : 0;
+            uint8_t* to = signs + ((y + p) * shape.padded_width + i + p) * channels;
+            for (size_t c = 0; c < channels; c += 8) {
+                const auto positive = load<f8>(x + c) + load<f8>(conv.bias + c) >= 0;
+                store(to + c, __builtin_convertvector(positive & 16, u8x8));
+            }
         }
 }
 
@@ -219,16 +233,24 @@ static void add_pixels(const TapConv& conv, const TapShape& shape, const float* 
     }
 }
 
-// The finished sums of a panel, [K][16] and [taps][16], as rows of the gradient.
+// The finished sums of a panel, [K][16] and [taps][16], as rows of the gradient: times the slope of the weights' sign. `rows` is [16][K].
 static void write_panel(const TapConv& conv, const TapShape& shape, size_t panel, const float* sums,
-                        const float* border, float* gradient) {
-    const size_t width = least(kLanes, conv.channels - panel * kLanes);
+                        const float* border, float* rows, const TapConvGradient& gradient) {
     for (size_t k = 0; k < shape.inputs; k += 8) {
-        alignas(64) float rows[8 * kLanes];
+        alignas(64) float some[8 * kLanes];
         const float* correction = border + k / conv.channels_in * kLanes;  // eight channels never cross a tap
-        for (size_t i = 0; i < 8 * kLanes; i++) rows[i] = sums[k * kLanes + i] - correction[i % kLanes];
-        for (size_t o = 0; o < width; o += 8)
-            transpose8(rows + o, kLanes, gradient + (panel * kLanes + o) * shape.inputs + k, shape.inputs);
+        for (size_t i = 0; i < 8 * kLanes; i++) some[i] = sums[k * kLanes + i] - correction[i % kLanes];
+        for (size_t o = 0; o < kLanes; o += 8) transpose8(some + o, kLanes, rows + o * shape.inputs + k, shape.inputs);
+    }
+    for (size_t o = panel * kLanes; o < least((panel + 1) * kLanes, conv.channels); o++) {
+        const float *from = rows + o % kLanes * shape.inputs, *latent = conv.weight + o * shape.inputs;
+        float* __restrict to = gradient.weight + o * shape.inputs;
+        const float inside = gradient.inside[o], outside = gradient.outside[o], limit = gradient.limit;
+        for (size_t c = 0; c < conv.channels_in; c += 8)
+            for (size_t t = 0; t < shape.taps; t++)
+                for (size_t i = c; i < c + 8; i++) to[i * shape.taps + t] = from[t * conv.channels_in + i];
+        to = gradient.weight + o * shape.inputs;
+        for (size_t k = 0; k < shape.inputs; k++) to[k] *= __builtin_fabsf(latent[k]) <= limit ? inside : outside;
     }
 }
 
@@ -261,18 +283,19 @@ struct TapWeights {
     const float* packed;
 };
 
-static void pack_taps(const TapConv& conv, const TapShape& shape, size_t group, const float* zeros, uint8_t* index,
-                      float* packed) {
+static void pack_taps(const TapConv& conv, const TapShape& shape, size_t group, const float* zeros, float* filters,
+                      uint8_t* index, float* packed) {
     const size_t first = group * kGroup;
+    for (size_t o = first; o < first + kGroup; o++) lay_out(conv, shape, o, filters);
     if (conv.binary_weights) {
         const float* rows[kGroup];
-        for (size_t i = 0; i < kGroup; i++) rows[i] = conv.weight + (first + i) * shape.inputs;
+        for (size_t i = 0; i < kGroup; i++) rows[i] = filters + (first + i) * shape.inputs;
         index_pixels(rows, zeros, shape.inputs, index + group * shape.inputs);
         return;
     }
     for (size_t o = first; o < first + kGroup; o++)
         for (size_t k = 0; k < shape.inputs; k++)
-            packed[(k / kGroup * conv.channels + o) * kGroup + k % kGroup] = conv.weight[o * shape.inputs + k];
+            packed[(k / kGroup * conv.channels + o) * kGroup + k % kGroup] = filters[o * shape.inputs + k];
 }
 
 // Sixteen images, channels [begin, end) of x: the gradient of the signs in a ring of rows [k][W][channels][16], and from there to x.
@@ -284,6 +307,8 @@ struct ImageLanes {
     size_t begin, end;    // channels
     float* ring;          // [kernel_height][W][end - begin][16]
     float* dy;            // [O][16]
+    float* rows;  // [16][C or O]: images lie so far apart that their lines push each other out of the cache, so each is
+                  // read or written in one go
     char* table;
 
     size_t row_size() const { return conv.width * (end - begin) * kLanes; }
@@ -293,18 +318,11 @@ struct ImageLanes {
     void load_pixel(size_t y, size_t x) const {
         const size_t image = shape.out_height * shape.out_width * conv.channels;
         const float* from = gradient.out + first * image + (y * shape.out_width + x) * conv.channels;
-        for (size_t n = 0; n < kLanes; n += 8)
-            for (size_t o = 0; o < conv.channels; o += 8) {
-                if (n + 8 <= count) {
-                    transpose8(from + n * image + o, image, dy + o * kLanes + n, kLanes);
-                    continue;
-                }
-                for (size_t i = 0; i < 8; i++)
-                    for (size_t j = 0; j < 8; j++)
-                        dy[(o + i) * kLanes + n + j] = n + j < count ? from[(n + j) * image + o + i] : 0.0f;
-            }
-        for (size_t o = 0; o < conv.channels; o++)
-            for (size_t n = 0; n < kLanes; n++) dy[o * kLanes + n] *= conv.scale[o];
+        for (size_t n = 0; n < kLanes; n++)
+            for (size_t o = 0; o < conv.channels; o += 8)
+                store(rows + n * conv.channels + o,
+                      n < count ? f8(load<f8>(from + n * image + o) * load<f8>(conv.scale + o)) : f8{});
+        transpose(rows, conv.channels, kLanes, conv.channels, dy, kLanes);
     }
 
     // To every pixel of x that the filter at y, x reads.
@@ -315,8 +333,7 @@ struct ImageLanes {
             if (row >= conv.height) continue;
             for (size_t tx = 0; tx < conv.kernel_width; tx++) {
                 const size_t column = x * conv.stride + tx - conv.padding;
-                if (column < conv.width)
-                    add(ty * conv.kernel_width + tx, slot(row) + column * (end - begin) * kLanes);
+                if (column < conv.width) add(ty * conv.kernel_width + tx, slot(row) + column * (end - begin) * kLanes);
             }
         }
     }
@@ -344,25 +361,22 @@ struct ImageLanes {
         float* from = slot(row);
         const float limit = conv.limit;
         for (size_t c = begin; c < end; c++) bias_sums[c] = 0;
-        for (size_t i = 0; i < conv.width; i++)
-            for (size_t c = begin; c < end; c += 8, from += 8 * kLanes) {
-                alignas(64) float ds[kLanes * 8];  // [images][8]
-                transpose8(from, kLanes, ds, 8);
-                transpose8(from + 8, kLanes, ds + 64, 8);
-                const f8 bias = load<f8>(conv.bias + c);
-                f8 sum = load<f8>(bias_sums + c);
-                for (size_t n = 0; n < count; n++) {
-                    const size_t at =
-                        (((first + n) * conv.height + row) * conv.width + i) * conv.channels_in + c;
-                    const f8 z = load<f8>(conv.x + at) + bias, size = z > 0 ? z : -z, zero = f8{}, one = f8{} + 1.0f;
+        const f8 zero = f8{}, one = zero + 1.0f;
+        for (size_t i = 0; i < conv.width; i++, from += (end - begin) * kLanes) {
+            transpose(from, kLanes, end - begin, kLanes, rows, end - begin);
+            for (size_t n = 0; n < count; n++) {
+                const size_t at = (((first + n) * conv.height + row) * conv.width + i) * conv.channels_in;
+                const float* ds = rows + n * (end - begin);
+                for (size_t c = begin; c < end; c += 8, ds += 8) {
+                    const f8 z = load<f8>(conv.x + at + c) + load<f8>(conv.bias + c), size = z > 0 ? z : -z;
                     const f8 falling = 2.0f - 2.0f * size;
                     const f8 slope = conv.triangle ? (falling > 0 ? falling : zero) : (size <= limit ? one : zero);
-                    const f8 dx = load<f8>(ds + n * 8) * slope;
-                    store(gradient.x + at, dx);
-                    sum += dx;
+                    const f8 dx = load<f8>(ds) * slope;
+                    store(gradient.x + at + c, dx);
+                    store(bias_sums + c, f8(load<f8>(bias_sums + c) + dx));
                 }
-                store(bias_sums + c, sum);
             }
+        }
         fill(slot(row), row_size(), 0.0f);
     }
 
@@ -398,6 +412,7 @@ static void backward(const TapConv& conv, const TapConvGradient& gradient) {
     const bool by_panels = lanes == 1 && threads > 1;  // all indices first: the same sums
     const size_t image = shape.padded_height * shape.padded_width * conv.channels_in;
     const size_t index_size = kForwardPixels / kGroup * inputs, panel_size = (inputs + shape.taps) * kLanes;
+    const size_t rows_size = (inputs > conv.channels ? inputs : conv.channels) * kLanes;
     const size_t teams = gradient.x ? units(conv.images, kLanes) : 0, eights = conv.channels_in / 8;
     const size_t cuts = threads == 1 || !teams ? 1 : least(eights, units(4 * threads, teams));
     const size_t ring = conv.kernel_height * conv.width * round_up(units(eights, cuts) * 8, 8) * kLanes;
@@ -405,7 +420,8 @@ static void backward(const TapConv& conv, const TapConvGradient& gradient) {
         weight_index(conv.binary_weights ? groups * inputs : 0);
     Buffer<float> packed(conv.binary_weights ? 0 : inputs * conv.channels), zeros(inputs),
         sums(lanes * panels * panel_size), rings(teams ? threads * ring : 0), dy(threads * conv.channels * kLanes),
-        bias_sums(teams * conv.height * conv.channels_in);
+        bias_sums(teams * conv.height * conv.channels_in), filters(teams ? conv.channels * inputs : 0),
+        rows(threads * rows_size);
     Buffer<char> tables(threads * kChunk * kTable);
     fill<float>(zeros, inputs, 0.0f);
     const TapWeights weights{weight_index, packed};
@@ -426,7 +442,7 @@ static void backward(const TapConv& conv, const TapConvGradient& gradient) {
         if (stage == 0 && piece < conv.images) {
             sign_image(conv, shape, conv.x + piece * read, signs + piece * image);
         } else if (stage == 0) {
-            pack_taps(conv, shape, piece - conv.images, zeros, weight_index, packed);
+            pack_taps(conv, shape, piece - conv.images, zeros, filters, weight_index, packed);
         } else if (stage == 1) {
             index_block(piece, index + piece * index_size);
         } else if (stage == 2 && piece >= weight_pieces) {
@@ -442,6 +458,7 @@ static void backward(const TapConv& conv, const TapConvGradient& gradient) {
                                   8 * cut.end,
                                   rings + thread * ring,
                                   dy + thread * conv.channels * kLanes,
+                                  rows + thread * rows_size,
                                   tables + thread * kChunk * kTable};
             work.run(weights, bias_sums + team * conv.height * conv.channels_in);
         } else if (stage == 2 && by_panels) {
@@ -462,7 +479,7 @@ static void backward(const TapConv& conv, const TapConvGradient& gradient) {
             float* __restrict own = sums + piece * panel_size;
             for (size_t lane = 1; lane < lanes; lane++)
                 for (size_t i = 0; i < panel_size; i++) own[i] += own[lane * panels * panel_size + i];
-            write_panel(conv, shape, piece, own, own + inputs * kLanes, gradient.weight);
+            write_panel(conv, shape, piece, own, own + inputs * kLanes, rows + thread * rows_size, gradient);
         } else if (gradient.bias) {
             for (size_t c = 0; c < conv.channels_in; c++) {
                 double sum = 0;

@@ -73,7 +73,7 @@ struct TapConv {
     int pad;              // what is read outside of the map: 0, +1 or -1
     const float* x;       // [N, H, W, C]
     const float* bias;    // [C]
-    const float* weight;  // [O, k, k, C]: its sign is used, or in step 1 itself
+    const float* weight;  // [O, C, k, k]: its sign is used, or in step 1 itself
     const float* scale;   // [O]
     bool binary_weights = true;
     bool triangle = true;  // the slope of the sign is 2 - 2|x| above 0 (Eq. 1), or 1 where |x| <= limit
@@ -87,7 +87,11 @@ struct TapConvGradient {
     const float* out;  // [N, H', W', O], given
     float* x;          // [N, H, W, C], or null if nobody asks
     float* bias;       // [C], or null; only beside x
-    float* weight;     // [O, k, k, C], of the signs or of the real weights
+    float*
+        weight;  // [O, C, k, k]: what arrives at the weight times `inside` where |weight| <= limit, times `outside` elsewhere
+    const float* inside;   // [O]
+    const float* outside;  // [O]
+    float limit;
 };
 
 void tap_conv_forward(const TapConv& conv, float* out);

@@ -94,6 +94,7 @@ class BinaryConv2d(Latent):
         return (
             type(self) is BinaryConv2d
             and self.rules.activation in fused.LIMITS
+            and self.rules.weight in fused.WEIGHT_LIMITS
             and self.weights != "float"
             and out % 8 == channels % 8 == 0
             and self.weight[0].numel() < 2**15
@@ -141,7 +142,7 @@ class BinaryConv2d(Latent):
             padding=0 if before else p,
             pad=PADS[rules.pad],
             slope=rules.activation,
-            weight_slope=self.weight_slope(a) if self.weights == "binary" else None,
+            weight_slope=(rules.weight, self.weight_slope(a)) if self.weights == "binary" else None,
         )
         return out * a if trained else out
 

@@ -10,7 +10,6 @@ read, K that the convolution reads, O that it makes, P branches.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -93,8 +92,10 @@ class Taps(NamedTuple):
     padding: int
     pad: int  # what is read outside of the map: 0, +1 or -1
     limit: float | None  # of |x| for the slope of the sign, 1 up to there; None: 2 - 2|x|, Eq. 1
-    weight_slope: Callable[[Tensor], Tensor] | None  # of the weights' sign; None: they are used as they are
-    scale: Tensor | None  # of each output channel; no gradient
+    scale: Tensor  # of each output channel; no gradient
+    weight_slope: (
+        tuple[Tensor, Tensor, float] | None
+    )  # of the weight's sign, (inside, outside, limit); None: no sign is taken
     threads: int
 
 
@@ -103,38 +104,35 @@ class TapConv(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, bias: Tensor | None, weight: Tensor, taps: Taps) -> Tensor:
-        x, filters = _nhwc(x), _nhwc(weight.detach())
-        n, h, w, channels = x.shape
-        made, height, width, _ = filters.shape
-        size = [(side + 2 * taps.padding - k) // taps.stride + 1 for side, k in ((h, height), (w, width))]
-        out = x.new_empty(n, *size, made)
-        ctx.save_for_backward(x, bias, weight, filters)
+        x = _nhwc(x)
+        made, _, *kernel = weight.shape
+        size = [(side + 2 * taps.padding - k) // taps.stride + 1 for side, k in zip(x.shape[1:3], kernel, strict=True)]
+        out = x.new_empty(len(x), *size, made)
+        ctx.save_for_backward(x, bias, weight)
         ctx.taps = taps
-        native.tap_conv_forward(*_tap_arguments(taps, x, bias, filters), out.numpy())
+        native.tap_conv_forward(*_tap_arguments(taps, x, bias, weight), out.numpy())
         return out.permute(0, 3, 1, 2)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, bias, weight, filters = ctx.saved_tensors
+        x, bias, weight = ctx.saved_tensors
         taps: Taps = ctx.taps
         dx = torch.empty_like(x) if ctx.needs_input_grad[0] or bias is not None else None
         d_bias = None if bias is None else torch.empty_like(bias)
-        d_filters = torch.empty_like(filters)
-        to = _nhwc(grad).numpy(), _array(dx), _array(d_bias), d_filters.numpy()
-        native.tap_conv_backward(*_tap_arguments(taps, x, bias, filters), to)
-        d_weight = d_filters.permute(0, 3, 1, 2).contiguous()
-        if taps.weight_slope is not None:
-            d_weight *= taps.weight_slope(weight)
+        d_weight = torch.empty_like(weight, memory_format=torch.contiguous_format)
+        one = torch.ones(len(weight))
+        inside, outside, limit = taps.weight_slope or (one, one, 0.0)
+        slope = _array(inside), _array(outside), limit
+        to = _nhwc(grad).numpy(), _array(dx), _array(d_bias), d_weight.numpy(), slope
+        native.tap_conv_backward(*_tap_arguments(taps, x, bias, weight), to)
         return _nchw(dx), d_bias, d_weight, None
 
 
-def _tap_arguments(taps: Taps, x: Tensor, bias: Tensor | None, filters: Tensor) -> tuple[Any, ...]:
-    made, channels = filters.shape[0], x.shape[3]
-    added = x.new_zeros(channels) if bias is None else bias
-    scale = x.new_ones(made) if taps.scale is None else taps.scale.expand(1, made, 1, 1)
+def _tap_arguments(taps: Taps, x: Tensor, bias: Tensor | None, weight: Tensor) -> tuple[Any, ...]:
+    added = x.new_zeros(x.shape[3]) if bias is None else bias
     how = taps.stride, taps.padding, taps.pad, taps.weight_slope is not None, taps.limit is None, taps.limit or 0.0
-    return x.numpy(), _array(added), filters.numpy(), _array(scale), how, taps.threads
+    return x.numpy(), _array(added), _array(weight), _array(taps.scale), how, taps.threads
 
 
 class DepthwiseConv(torch.autograd.Function):
