@@ -72,7 +72,7 @@ def reactnet_a():
     x = real(image, 32, 3, 2)
     outs = [64, 128, 128, 256, 256, *[512] * 6, 1024, 1024]
     strides = [1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1]
-    for out, stride in zip(outs, strides):
+    for out, stride in zip(outs, strides, strict=True):
         channels = x.shape[-1]
         shortcut = layers.AveragePooling2D(2)(x) if stride == 2 else x
         x = rprelu(binary(Bias()(x), channels, 3, stride) + shortcut)
@@ -109,7 +109,11 @@ def made(name):
     if not same > CORRELATION:
         raise SystemExit(f"{name}: its logits have a correlation of {same:.3f} with those of Keras")
     binary_convolutions = flat.count(b"LceBconv2d") > 0
-    return interpreter, image, f"Keras, correlation of the logits {same:.4f}, binary convolutions: {binary_convolutions}"
+    return (
+        interpreter,
+        image,
+        f"Keras, correlation of the logits {same:.4f}, binary convolutions: {binary_convolutions}",
+    )
 
 
 def main():

@@ -36,7 +36,9 @@ NETWORKS = tuple(
 )
 ALL = (YARDSTICK, "imagenet-p2", *NETWORKS)
 WITH_LARQ = ("reactnet-a", "birealnet-18")
-MANY_MACS = 20e9  # of binary MACs: checked by logits alone, and in float left out, which would take minutes and gigabytes
+MANY_MACS = (
+    20e9  # of binary MACs: checked by logits alone, and in float left out, which would take minutes and gigabytes
+)
 Sample = Callable[[], tuple[float, float]]  # runs once, returns wall and processor seconds
 
 
@@ -129,7 +131,9 @@ def classes(job: Job) -> dict[str, float]:
 
 
 def table(results: dict[str, dict[str, Any]]) -> str:
-    lines = [f"{'network':18} {'engine ms':>10} {'ORT float':>10} {'x':>6} {'Larq':>8} {'x':>6}   processor time, least"]
+    lines = [
+        f"{'network':18} {'engine ms':>10} {'ORT float':>10} {'x':>6} {'Larq':>8} {'x':>6}   processor time, least"
+    ]
     for name, result in results.items():
         cpu = {maker: times["cpu"] for maker, times in result["times"].items()}
         ours = cpu.get(ENGINE, float("nan"))

@@ -22,7 +22,9 @@ from bcnn.count.rivals import Rival, rivals
 # The plan of ReActNet, as of MobileNetV1: 32 channels at 112 x 112, doubled five times while the map halves.
 STEM_MAP = 32 * 112**2
 DOUBLED = sum(32 * 2**k * (112 >> k) ** 2 for k in range(5))  # values of the maps whose channels double: 777,728
-BLOCK_CHANNELS = 32 + 64 + 2 * 128 + 2 * 256 + 6 * 512 + 1024  # read by the 13 blocks, each with two RSign of so many biases
+BLOCK_CHANNELS = (
+    32 + 64 + 2 * 128 + 2 * 256 + 6 * 512 + 1024
+)  # read by the 13 blocks, each with two RSign of so many biases
 DOUBLING_CHANNELS = 32 + 64 + 128 + 256 + 512  # of them, those before a doubling, which C does not sign
 
 

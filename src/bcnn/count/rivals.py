@@ -23,7 +23,9 @@ class Products:
     bits: tuple[int, int]
     products: int
     macs: int
-    modules: tuple[str, ...]  # that issued them, in order; not listed where weights are 1 bit and activations 1 or, with zeros around them, 2
+    modules: tuple[
+        str, ...
+    ]  # that issued them, in order; not listed where weights are 1 bit and activations 1 or, with zeros around them, 2
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,9 @@ class Rival:
     counts: Counts
     scales: int  # multiplications by a constant per channel that the batch norm right after them absorbs
     products: tuple[Products, ...]  # widest operands first
-    vector_macs: int  # of real products with a vector (depth wise, fully connected on one image), which the paper leaves real
+    vector_macs: (
+        int  # of real products with a vector (depth wise, fully connected on one image), which the paper leaves real
+    )
 
     @property
     def folded(self) -> Counts:
