@@ -16,6 +16,9 @@ from bcnn.plain import shown
 
 # What a step does to latent weights before a convolution uses them, see binarize.WEIGHTS.
 Weights = Literal["real", "binary", "scaled", "tanh", "float"]
+Decay = Literal["cosine", "linear", "exponential", "steps"]
+Loss = Literal["cross entropy", "squared hinge"]
+Optimizer = Literal["adam", "radam", "sgd"]
 FINAL = ("binary", "scaled")  # what a network can be deployed from
 RESERVED = ("last", "best")  # checkpoints that every run writes, named as steps are
 
@@ -38,6 +41,15 @@ class Step:
     toward_signs: float = 0.0  # L2 that pulls binary convolutions' latent weights to -1 or +1 (sec. 7)
     clip: bool = False  # keep latent weights in [-1, 1]; the paper does not (sec. 5.2)
     temperature: tuple[float, float] = (1.0, 20.0)  # of weights = "tanh": from, to, growing geometrically
+    # What other papers do, see `published`.
+    decay: Decay = (
+        "cosine"  # of the rate, after warm-up; "steps": lr times the factor of the last of `drops` that was reached
+    )
+    drops: tuple[tuple[int, float], ...] = ()  # (epoch after warm-up, factor of lr)
+    loss: Loss = "cross entropy"  # with labels
+    smoothing: float = 0.0  # share of a label that goes to all classes evenly
+    optimizer: Optimizer = "adam"  # "sgd" has a momentum of 0.9
+    glorot: bool = False  # binary layers' rates times sqrt((inputs + outputs) / 1.5), as BNN's code has it
 
     def __post_init__(self) -> None:
         where = f"step {shown(self.name, 80)}"
@@ -49,10 +61,22 @@ class Step:
             )
         if self.warmup < 0 or self.epochs < 0 or self.warmup + self.epochs < 1:
             raise UserError(f"{where}: warmup and epochs must be 0 or more, and at least 1 together")
-        for name in ("lr", "lr_first", "lr_last"):
+        for name in ("lr", "lr_first"):
             if getattr(self, name) <= 0:
                 raise UserError(f"{where}: {name} must be above 0, got {getattr(self, name)}")
-        for name in ("weight_decay", "matching", "toward_signs"):
+        if self.decay == "exponential" and self.lr_last <= 0:
+            raise UserError(f"{where}: lr_last must be above 0 for an exponential decay, got {self.lr_last}")
+        if (self.decay == "steps") != bool(self.drops) or list(self.drops) != sorted(self.drops):
+            raise UserError(
+                f"{where}: decay 'steps', and only that, needs drops: [epoch, factor] in the order of epochs"
+            )
+        if any(epoch < 0 or factor <= 0 for epoch, factor in self.drops):
+            raise UserError(f"{where}: drops are [epoch of 0 or more, factor above 0], got {list(self.drops)}")
+        if not 0 <= self.smoothing < 1 or (self.smoothing and self.loss != "cross entropy"):
+            raise UserError(f"{where}: smoothing is from 0 to below 1, and of the cross entropy, got {self.smoothing}")
+        if self.teacher != "none" and (self.loss != "cross entropy" or self.smoothing):
+            raise UserError(f"{where}: a teacher's outputs take the place of labels: leave out loss and smoothing")
+        for name in ("lr_last", "weight_decay", "matching", "toward_signs"):
             if getattr(self, name) < 0:
                 raise UserError(f"{where}: {name} must be 0 or more, got {getattr(self, name)}")
         if not 0 < self.size <= 1:

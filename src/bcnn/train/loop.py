@@ -187,8 +187,7 @@ class Trainer:
         """One update of the weights: the batch in parts, Adam, and the meters every few updates."""
         progress = self.progress
         lr = schedule.learning_rate(step, t)
-        for group in optimizer.param_groups:
-            group["lr"] = lr
+        adam.set_rate(optimizer, lr)
         if step.weights == "tanh":
             latent.set_temperature(network, schedule.temperature(step, t))
         weights = latent.latent_weights(network)
