@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bcnn.deploy.packfile import Packed, open_packed
+from bcnn.deploy.packfile import open_packed
 from bcnn.deploy.shipped import find
 from bcnn.errors import UserError, nearest
 from bcnn.program.program import Program
