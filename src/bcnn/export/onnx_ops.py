@@ -138,7 +138,9 @@ def _linear(graph: Graph, op: ops.Linear) -> str:
 
 def _avg_pool(graph: Graph, op: ops.AvgPool) -> str:
     x = graph.made[op.source]
-    if op.window.dilation != (1, 1):  # AveragePool has it since opset 19: a convolution with ones, then 1 / taps
+    if op.window.dilation != (1, 1) or _wide(
+        op.window
+    ):  # AveragePool dilates since opset 19: ones as weights, then 1 / taps
         height, width, channels = graph.shapes[op.source]
         ones = graph.constant(np.ones((channels, 1, *op.window.kernel), np.float32), "ones")
         total = graph.windowed("Conv", x, ones, window=op.window, group=channels)
@@ -150,7 +152,15 @@ def _avg_pool(graph: Graph, op: ops.AvgPool) -> str:
 
 
 def _max_pool(graph: Graph, op: ops.MaxPool) -> str:
-    return graph.windowed("MaxPool", graph.made[op.source], window=op.window, outside=None)
+    x, window = graph.made[op.source], op.window
+    if _wide(window):
+        x, window = graph.pad(x, window.padding, graph.number(-np.inf)), replace(window, padding=(0, 0, 0, 0))
+    return graph.windowed("MaxPool", x, window=window, outside=None)
+
+
+def _wide(window: Window) -> bool:
+    """ONNX Runtime refuses a pool that is padded by its kernel or more."""
+    return max(window.padding) >= min(window.kernel)
 
 
 def _global_avg_pool(graph: Graph, op: ops.GlobalAvgPool) -> str:
