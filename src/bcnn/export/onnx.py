@@ -9,6 +9,7 @@ Class names and card are in its metadata (`metadata_props`), texts of JSON but f
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,11 +29,14 @@ from bcnn.program.program import Program
 
 def export(packed: Packed, path: Path, weights: Literal["bits", "int8"]) -> list[str]:
     model = onnx_model(packed.program, weights, batch="N")
+    shown = onnx_model(packed.program, weights, maps=True)
+    return write(packed, path, model, in_onnx_runtime(packed, model, shown))
+
+
+def write(packed: Packed, path: Path, model: onnx.ModelProto, proof: list[str]) -> list[str]:
     describe(model, packed.program)
     onnx.checker.check_model(model, full_check=True)
     content = model.SerializeToString()
-    shown = onnx_model(packed.program, weights, maps=True, batch="N")
-    proof = prove(packed, content, shown.SerializeToString())
     write_atomic(path, content)
     share = len(content) / packed.sizes.total
     return [
@@ -56,30 +60,51 @@ def describe(model: onnx.ModelProto, program: Program) -> None:
     )
 
 
-def prove(packed: Packed, content: bytes, shown: bytes) -> list[str]:
-    """The model in ONNX Runtime against the test vectors of the packed file; `shown` is the model that shows its maps."""
+def in_onnx_runtime(packed: Packed, model: onnx.ModelProto, shown: onnx.ModelProto) -> list[str]:
     try:
         import onnxruntime
     except ModuleNotFoundError:
         return [
             "Not checked: what it computes, since onnxruntime is missing; pip install 'bcnn[onnx]', then export again."
         ]
+
+    def run(model: onnx.ModelProto, images: Any) -> list[Any]:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # errors only
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        values: list[Any] = session.run(None, {"image": images})
+        return values
+
+    return prove(packed, model, shown, run, f"ONNX Runtime {onnxruntime.__version__}")
+
+
+def prove(
+    packed: Packed,
+    model: onnx.ModelProto,
+    shown: onnx.ModelProto,
+    run: Callable[[onnx.ModelProto, Any], list[Any]],
+    who: str,
+    nchw: bool = False,
+) -> list[str]:
+    """The model in another executor against the test vectors of the packed file; `shown` is the model that shows its maps."""
     program = packed.program
     seeds = packed.test_seeds or (0,)
-    images = np.stack([vector_image(seed, *program.shapes[0][:2]) for seed in seeds])
-    wanted = packed.test_logits if packed.test_seeds else interpret(program, images[0])[None]
-    logits = _run(onnxruntime, content, images)[0].reshape(wanted.shape)
-    which = f"ONNX Runtime {onnxruntime.__version__}, {len(images)} test vectors"
-    if np.array_equal(logits, wanted, equal_nan=True):
-        return [f"{which}: the logits equal those of the packed file."]
+    images = [vector_image(seed, *program.shapes[0][:2])[None] for seed in seeds]
+    wanted = packed.test_logits if packed.test_seeds else interpret(program, images[0][0])[None]
+    which = f"{who}, {len(images)} test vector{'s' * (len(images) > 1)}"
     found: list[float] = []
     try:
+        logits = np.concatenate([run(model, image)[0] for image in images]).reshape(wanted.shape)
+        if np.array_equal(logits, wanted, equal_nan=True):
+            return [f"{which}: the logits equal those of the packed file."]
         for image in images:
-            found += errors(program, image, [values[0] for values in _run(onnxruntime, shown, image[None])[2:]])
+            maps = [value[0].transpose(1, 2, 0) if nchw else value[0] for value in run(shown, image)[2:]]
+            found += errors(program, image[0], maps)
     except WrongResultError as error:
-        raise UserError(
-            f"ONNX Runtime {onnxruntime.__version__} does not compute this program, nothing was written: {error}"
-        ) from None
+        raise UserError(f"{who} does not compute this program, nothing was written: {error}") from None
+    except Exception as error:  # of the executor, whose classes share no other base
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{who} does not run this model, nothing was written: {first}") from None
     equal = sum(error == 0 for error in found)
     apart = np.abs(logits - wanted).max() / (np.abs(wanted).max() or 1)
     same = int((logits.argmax(1) == wanted.argmax(1)).sum())
@@ -88,17 +113,3 @@ def prove(packed: Packed, content: bytes, shown: bytes) -> list[str]:
         f"largest value (allowed: {TOLERANCE:.0e}; a runtime adds in its own order).",
         f"From image to logits: within {apart:.0e} of the largest, the same first choice for {same} of {len(images)}.",
     ]
-
-
-def _run(onnxruntime: Any, model: bytes, images: Any) -> list[Any]:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # errors only
-    try:
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        values: list[Any] = session.run(None, {"image": images})
-    except Exception as error:  # onnxruntime's own classes, which share no other base
-        first = (str(error).splitlines() or [""])[0]
-        raise UserError(
-            f"ONNX Runtime {onnxruntime.__version__} does not run this model, nothing was written: {first}"
-        ) from None
-    return values

@@ -1,8 +1,9 @@
-"""Program -> ONNX model on standard operators: uint8 image N,H,W,3 -> logits and probabilities, in one of three forms.
+"""Program -> ONNX model on standard operators: uint8 image N,H,W,3 -> logits and probabilities, in one of four forms.
 
     "bits"    weights are stored eight to a byte; a look-up in a table of 256 rows makes -1 and +1 of them when the model is loaded
     "int8"    weights are -1 and +1, a byte each
-    "float"   every binary convolution is a float Conv with +-1 weights; maps are NCHW. A benchmark's form, four bytes a weight
+    "qonnx"   signs of activations and weights are made by BipolarQuant, an operator of QONNX, for a float Conv; maps are NCHW
+    "float"   the same with signs made by standard operators, and weights that are +-1 already: a benchmark's form
 
 In the first two a binary convolution is a MatMulInteger (a ConvInteger, where it has more taps than one), and maps are NHWC, which
 makes it a plain matrix product. This file has the model and the steps that ops share; `onnx_ops` has what each op becomes.
@@ -24,7 +25,8 @@ from bcnn.errors import UserError
 from bcnn.program.ops import Ending, Floats, Window
 from bcnn.program.program import Program
 
-Weights = Literal["bits", "int8", "float"]
+Weights = Literal["bits", "int8", "qonnx", "float"]
+QONNX = "qonnx.custom_op.general"  # the domain of BipolarQuant
 # The newest operator needed is Reduce* with axes as an attribute, which ends with 17. Read by every runtime since 2022.
 OPSET, IR = 17, 8
 DEFAULTS = {
@@ -69,7 +71,8 @@ def onnx_model(
                 )
             )
     proto = helper.make_graph(graph.nodes, "bcnn", [image], outputs, graph.constants)
-    opsets = [helper.make_opsetid("", OPSET), *([helper.make_opsetid("com.microsoft", 1)] if contrib else [])]
+    others = [*(["com.microsoft"] if contrib else []), *([QONNX] if weights == "qonnx" else [])]
+    opsets = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(domain, 1) for domain in others)]
     return helper.make_model(proto, opset_imports=opsets, ir_version=IR)
 
 
@@ -78,7 +81,7 @@ class Graph:
 
     def __init__(self, program: Program, weights: Weights, contrib: bool, endings: dict[type[Ending], Any]) -> None:
         self.shapes, self.weights, self.contrib, self.endings = program.shapes, weights, contrib, endings
-        self.nhwc = weights != "float"
+        self.nhwc = weights in ("bits", "int8")
         self.channels = 3 if self.nhwc else 1  # their axis
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
@@ -148,8 +151,9 @@ class Graph:
 
     def signs(self, weight: NDArray[np.int8], what: str) -> str:
         """Weights of -1 and +1, in the form of the model."""
-        if self.weights == "float":
-            return self.constant(weight.astype(np.float32), what)
+        if not self.nhwc:
+            stored = self.constant(weight.astype(np.float32), what)
+            return stored if self.weights == "float" else self.bipolar(stored)
         if self.weights == "int8":
             return self.constant(weight, what)
         count, last = weight.size, weight.shape[-1]
@@ -164,6 +168,10 @@ class Graph:
             flat = self.node("Reshape", octets, self.shape_of([-1]))
             octets = self.node("Slice", flat, self.shape_of([0]), self.shape_of([count]))
         return self.node("Reshape", octets, self.shape_of(weight.shape))
+
+    def bipolar(self, x: str) -> str:
+        """QONNX: +1 where x >= 0, else -1."""
+        return self.node("BipolarQuant", x, self.number(1), domain=QONNX)
 
     def _sign_table(self) -> str:
         """[256, 8] int8: row b has the signs of the bits of b, lowest first. Computed in the model, once: 2 KB count in a small file."""

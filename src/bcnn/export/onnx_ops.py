@@ -75,13 +75,17 @@ def _branch(graph: Graph, op: ops.BinaryConv, branch: ops.Branch, x: str, field:
     window = replace(op.window, padding=(top - dy, left - dx, bottom + dy, right + dx))
     half = branch.scale * np.float32(0.5)
     folded = (branch.offset + branch.scale.astype(np.float64) * op.bits / 2).astype(np.float32)
-    bits = graph.node("GreaterOrEqual", x, graph.channelwise(branch.threshold, field("threshold")))
-    if graph.contrib and window.pointwise and op.groups == 1:
-        return _contrib_branch(graph, w[:, 0], graph.node("Cast", bits, to=TensorProto.UINT8), half, folded)
+    threshold = graph.channelwise(branch.threshold, field("threshold"))
     number = np.uint8 if graph.nhwc else np.float32
     values = (2, 0, 1) if graph.nhwc else (1, -1, 0)
     plus, minus, none = (graph.number(value, number) for value in values)
-    signed = graph.node("Where", bits, plus, minus)
+    if graph.weights == "qonnx":
+        signed = graph.bipolar(graph.node("Sub", x, threshold))  # a difference is never rounded to another sign
+    else:
+        bits = graph.node("GreaterOrEqual", x, threshold)
+        if graph.contrib and window.pointwise and op.groups == 1:
+            return _contrib_branch(graph, w[:, 0], graph.node("Cast", bits, to=TensorProto.UINT8), half, folded)
+        signed = graph.node("Where", bits, plus, minus)
     if branch.pad is not None and max(window.padding) > 0:
         pad = np.array(values[:2], number)[1 - unpack_bits(branch.pad, op.reads)]
         signed = _padded(graph, signed, pad, window, graph.shapes[op.source])
@@ -95,7 +99,9 @@ def _branch(graph: Graph, op: ops.BinaryConv, branch: ops.Branch, x: str, field:
         dot = graph.windowed(kind, signed, *operands, window=window, outside=none, group=op.groups)
     if graph.weights == "float":
         return _affine_of(graph, dot, -half, folded, field)
-    left_over = graph.node("Sub", graph.number(op.bits), graph.node("Cast", dot, to=TensorProto.FLOAT))
+    if graph.nhwc:
+        dot = graph.node("Cast", dot, to=TensorProto.FLOAT)
+    left_over = graph.node("Sub", graph.number(op.bits), dot)
     return _affine_of(graph, left_over, half, branch.offset, field)
 
 

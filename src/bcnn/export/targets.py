@@ -40,6 +40,7 @@ TARGETS = {
         options={"weights": ("bits", "int8")},
         extra="onnx",
     ),
+    "qonnx": Target("qonnx", "an ONNX model with QONNX's BipolarQuant, for FINN and hls4ml", ".onnx", extra="onnx"),
 }
 
 
