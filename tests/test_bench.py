@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import samples
 from bcnn.bench import rivals, timing
-from bcnn.bench.check import WrongResultError, check_maps
+from bcnn.export.check import WrongResultError, check_maps
 from bcnn.bench.rival import Job, Rival, SkippedError
 from bcnn.bench.sample import sample_image
 from bcnn.errors import UserError
@@ -67,7 +67,7 @@ def test_onnx_model_on_standard_operators_reads_shifted_pixels_and_slopes_above_
     """The parts that the timed models of the paper's network do not have: filters of 3x3, PReLU slopes > 1, part replicas."""
     pytest.importorskip("onnxruntime")
     pytest.importorskip("torch")
-    from bcnn.bench.onnx_graph import onnx_model
+    from bcnn.export.onnx_graph import onnx_model
     from bcnn.bench.onnx_runtime import nhwc_maps, session
     from bcnn.bench.pytorch import program_of, sample_network
 
@@ -85,7 +85,7 @@ def test_onnx_model_on_standard_operators_reads_shifted_pixels_and_slopes_above_
 @pytest.mark.parametrize("products", ["float", "integer"])
 def test_onnx_model_makes_every_map_of_every_kind_of_op(products: Any) -> None:
     pytest.importorskip("onnxruntime")
-    from bcnn.bench.onnx_graph import onnx_model
+    from bcnn.export.onnx_graph import onnx_model
     from bcnn.bench.onnx_runtime import nhwc_maps, session
 
     program, image = samples.every_op(), sample_image(8, 8)

@@ -3,12 +3,10 @@
     rivals.py            all contestants in one table; a missing one becomes a line
     rival.py             what a contestant is
     sample.py            an image
-    check.py             a rival's maps against the interpreter, op by op
     timing.py            interleaved runs -> min and median; what machine this is
     ops.py               where the engine's own time goes
     pytorch.py           eager and compiled
-    onnx_graph.py        Program -> ONNX model          onnx_ops.py          what each op becomes there
-    onnx_runtime.py      float Conv, MatMulInteger
+    onnx_runtime.py      float Conv, MatMulInteger, on the model of `bcnn.export.onnx_graph`
     openvino_graph.py    Program -> OpenVINO model      openvino_runtime.py  BinaryConvolution
     mobilenet.py         int8 MobileNetV1, the rival at the same accuracy
 

@@ -18,7 +18,7 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from bcnn.bench.check import WrongResultError
+from bcnn.export.check import WrongResultError
 from bcnn.bench.onnx_runtime import session
 from bcnn.bench.rival import Job, Rival
 

@@ -7,8 +7,8 @@ from typing import Any
 import onnx
 import onnxruntime
 
-from bcnn.bench.check import check_logits, check_maps
-from bcnn.bench.onnx_graph import Products, onnx_model
+from bcnn.export.check import check_logits, check_maps
+from bcnn.export.onnx_graph import Products, onnx_model
 from bcnn.bench.rival import Job, Rival
 from bcnn.program.ops import Floats
 

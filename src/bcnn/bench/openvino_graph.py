@@ -20,7 +20,7 @@ import openvino
 from numpy.typing import NDArray
 from openvino import opset1, opset8
 
-from bcnn.bench.onnx_ops import input_rows
+from bcnn.export.onnx_ops import input_rows
 from bcnn.bench.rival import SkippedError
 from bcnn.program import ops
 from bcnn.program.bits import unpack_bits

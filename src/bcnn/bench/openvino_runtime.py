@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import openvino
 
-from bcnn.bench.check import WrongResultError, check_logits, check_maps
+from bcnn.export.check import WrongResultError, check_logits, check_maps
 from bcnn.bench.openvino_graph import openvino_model
 from bcnn.bench.rival import Job, Rival
 

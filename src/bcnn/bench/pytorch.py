@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bcnn.bench.check import WrongResultError
+from bcnn.export.check import WrongResultError
 from bcnn.bench.rival import Job, Rival
 from bcnn.bench.timing import interleave
 from bcnn.images import Pixels

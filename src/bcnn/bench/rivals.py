@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bcnn.bench.check import WrongResultError
+from bcnn.export.check import WrongResultError
 from bcnn.bench.rival import Job, Rival, SkippedError
 from bcnn.bench.sample import sample_image
 from bcnn.bench.timing import Times, facts, interleave

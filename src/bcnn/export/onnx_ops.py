@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from bcnn.bench.onnx_graph import Graph
+from bcnn.export.onnx_graph import Graph
 from bcnn.errors import UserError
 from bcnn.program import ops
 from bcnn.program.bits import unpack_bits

@@ -27,7 +27,7 @@ OPSET = 17
 def onnx_model(program: Program, products: Products, maps: bool = False, contrib: bool = False) -> onnx.ModelProto:
     """The model. With `maps` every map of the program is an output too, in order, for checks. `contrib` lets MatMulInteger and
     the scaling after it be one operator of ONNX Runtime's own, 10 % less time for the whole network."""
-    from bcnn.bench.onnx_ops import ENDINGS, OPS
+    from bcnn.export.onnx_ops import ENDINGS, OPS
 
     graph = Graph(program, products, contrib, ENDINGS)
     for index, op in enumerate(program.ops):
