@@ -40,6 +40,7 @@ TARGETS = {
         options={"weights": ("bits", "int8")},
         extra="onnx",
     ),
+    "web": Target("web", "a page for the browser that works offline, engine and model inside", ".html"),
 }
 
 
