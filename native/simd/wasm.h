@@ -20,7 +20,7 @@ BCNN_INLINE void store(float* p, Floats v) {
 BCNN_INLINE Floats broadcast(float v) { return {wasm_f32x4_splat(v), wasm_f32x4_splat(v)}; }
 BCNN_INLINE Floats add(Floats x, Floats y) { return {wasm_f32x4_add(x.a, y.a), wasm_f32x4_add(x.b, y.b)}; }
 BCNN_INLINE Floats mul(Floats x, Floats y) { return {wasm_f32x4_mul(x.a, y.a), wasm_f32x4_mul(x.b, y.b)}; }
-BCNN_INLINE Floats in_order(Floats v) { return v; }  // the browser's compiler decides
+BCNN_INLINE Floats in_order(Floats v) { return v; }                              // the browser's compiler decides
 BCNN_INLINE Floats if_less(Floats a, Floats b, Floats then, Floats otherwise) {  // a < b ? then : otherwise
     return {wasm_v128_bitselect(then.a, otherwise.a, wasm_f32x4_lt(a.a, b.a)),
             wasm_v128_bitselect(then.b, otherwise.b, wasm_f32x4_lt(a.b, b.b))};
@@ -50,7 +50,8 @@ static constexpr Tables tables;
 
 constexpr int together = 2;  // pixels that share a look-up
 constexpr int group = 16, tile_pixels = 4, tile_groups = 2;
-typedef uint8_t Narrow;  // counts fit a byte
+constexpr int finish_registers = 1;  // that `finish` makes at a time: half the code, and a register is two here
+typedef uint8_t Narrow;              // counts fit a byte
 typedef uint16_t Wide;
 constexpr int narrow_limit = 252;
 
@@ -94,8 +95,7 @@ BCNN_INLINE void spread_words(const uint32_t* one, const uint32_t* other, int wo
     for (int i = 0; i < words; i++, bits += 16) {
         const v128_t a = wasm_v128_load32_zero(one + i), b = wasm_v128_load32_zero(other + i);
         const v128_t lows = wasm_v128_or(wasm_v128_and(a, low), wasm_i16x8_shl(wasm_v128_and(b, low), 4));
-        const v128_t highs =
-            wasm_v128_or(wasm_v128_and(wasm_u16x8_shr(a, 4), low), wasm_v128_andnot(b, low));
+        const v128_t highs = wasm_v128_or(wasm_v128_and(wasm_u16x8_shr(a, 4), low), wasm_v128_andnot(b, low));
         const v128_t both = wasm_i8x16_shuffle(lows, highs, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
         wasm_v128_store(bits, wasm_i16x8_shl(wasm_u16x8_extend_low_u8x16(both), 4));
     }

@@ -1,4 +1,4 @@
-// images.fit, to the bit: Pillow's bilinear filter in 8 bits (antialiased, horizontal first, coefficients of 22 bits), then the centre.
+// images.fit, to the bit: Pillow's bilinear filter in 8 bits (antialiased, columns first, coefficients of 22 bits), then the centre.
 // A canvas resizes otherwise, and every browser in its own way. Pixels are bytes, four a pixel as a canvas has them; the fourth is left out.
 
 const PRECISION = 22; // bits behind the point of a coefficient: 8 for the byte and 2 to spare make 32
@@ -44,20 +44,32 @@ function pass(from, step, line, pixels, lines, to, toStep, toLine) {
   }
 }
 
-// The rectangle `box` of an image resized to `size`, and of that the pixels from `at` on that `out` takes; all are [x, y]. Pillow leaves a
-// side that fits already as it is.
-function resized(pixels, given, box, size, at, out) {
-  const across = coefficients(given[0], box[0], box[2], size[0], at[0], out[0]);
-  const down = coefficients(given[1], box[1], box[3], size[1], at[1], out[1]);
-  const same = (side) => size[side] === given[side] && box[side] === 0 && box[side + 2] === size[side];
-  const keep = (list, first) => list.forEach((one, i) => Object.assign(one, { low: first + i, weights: Int32Array.of(1 << PRECISION) }));
-  if (same(0)) keep(across, at[0]);
-  if (same(1)) keep(down, at[1]);
-  const first = down[0].low, last = Math.max(...down.map(({ low, weights }) => low + weights.length));
-  const middle = new Uint8Array((last - first) * out[0] * 3), made = new Uint8Array(out[1] * out[0] * 3);
-  pass(pixels.subarray(first * given[0] * 4), 4, given[0] * 4, across, last - first, middle, 3, out[0] * 3);
-  for (const one of down) one.low -= first;
-  pass(middle, out[0] * 3, 3, down, out[0], made, out[0] * 3, 3);
+// What a side is made of that fits already: Pillow leaves it as it is.
+function kept(first, count) {
+  return Array.from({ length: count }, (_, i) => ({ low: first + i, weights: Int32Array.of(1 << PRECISION) }));
+}
+
+// The rectangle `box` of an image resized to `size`, and of that the pixels from `at` on that `out` takes; all are [x, y].
+function resized(pixels, given, box, size, at, out, rowsFirst) {
+  const [across, down] = [0, 1].map((side) =>
+    size[side] === given[side] && box[side] === 0 && box[side + 2] === size[side]
+      ? kept(at[side], out[side])
+      : coefficients(given[side], box[side], box[side + 2], size[side], at[side], out[side]),
+  );
+  // Only those lines of the first pass that the second one reads.
+  const second = rowsFirst ? across : down;
+  const first = second[0].low, lines = second.at(-1).low + second.at(-1).weights.length - first;
+  for (const one of second) one.low -= first;
+  const made = new Uint8Array(out[0] * out[1] * 3), line = given[0] * 4;
+  if (rowsFirst) {
+    const middle = new Uint8Array(lines * out[1] * 3);
+    pass(pixels.subarray(first * 4), line, 4, down, lines, middle, lines * 3, 3);
+    pass(middle, 3, lines * 3, across, out[1], made, 3, out[0] * 3);
+  } else {
+    const middle = new Uint8Array(lines * out[0] * 3);
+    pass(pixels.subarray(first * line), 4, line, across, lines, middle, 3, out[0] * 3);
+    pass(middle, out[0] * 3, 3, down, out[0], made, out[0] * 3, 3);
+  }
   return made;
 }
 
@@ -68,14 +80,15 @@ function roundedToEven(value) {
 
 // RGBA bytes of width x height -> RGB bytes of `size` = [height, width]: resized to cover size / crop, then the centre.
 function fit(pixels, width, height, [toHeight, toWidth], crop) {
-  if (width === toWidth && height === toHeight) return resized(pixels, [width, height], [0, 0, width, height], [width, height], [0, 0], [width, height]);
+  const given = [width, height], to = [toWidth, toHeight], all = [0, 0, width, height];
+  if (width === toWidth && height === toHeight) return resized(pixels, given, all, given, [0, 0], to, false);
   const ratio = Math.max(toHeight / crop / height, toWidth / crop / width);
-  const larger = [Math.max(toWidth, roundedToEven(width * ratio)), Math.max(toHeight, roundedToEven(height * ratio))];
-  const left = Math.floor((larger[0] - toWidth) / 2), top = Math.floor((larger[1] - toHeight) / 2);
-  if (larger[0] * larger[1] > Math.max(WHOLE, 4 * toWidth * toHeight)) {
-    const x = width / larger[0], y = height / larger[1];
-    const box = [left * x, top * y, Math.min(width, (left + toWidth) * x), Math.min(height, (top + toHeight) * y)].map(Math.fround);
-    return resized(pixels, [width, height], box, [toWidth, toHeight], [0, 0], [toWidth, toHeight]);
-  }
-  return resized(pixels, [width, height], [0, 0, width, height], larger, [left, top], [toWidth, toHeight]);
+  const larger = given.map((side, i) => Math.max(to[i], roundedToEven(side * ratio)));
+  const at = larger.map((side, i) => Math.floor((side - to[i]) / 2));
+  if (larger[0] * larger[1] <= Math.max(WHOLE, 4 * toWidth * toHeight))
+    return resized(pixels, given, all, larger, at, to, false);
+  const scale = given.map((side, i) => side / larger[i]);
+  const begin = at.map((side, i) => side * scale[i]);
+  const end = given.map((side, i) => Math.min(side, (at[i] + to[i]) * scale[i]));
+  return resized(pixels, given, [...begin, ...end].map(Math.fround), to, [0, 0], to, height > width);
 }
