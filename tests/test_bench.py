@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 import samples
 from bcnn.bench import rivals, timing
-from bcnn.export.check import WrongResultError, check_maps
 from bcnn.bench.rival import Job, Rival, SkippedError
 from bcnn.bench.sample import sample_image
 from bcnn.errors import UserError
+from bcnn.export.check import WrongResultError, check_maps
 from bcnn.nets.config import Level, NetworkConfig
 from bcnn.program import ops as o
 from bcnn.program.interpret import interpret_maps
@@ -67,9 +67,9 @@ def test_onnx_model_on_standard_operators_reads_shifted_pixels_and_slopes_above_
     """The parts that the timed models of the paper's network do not have: filters of 3x3, PReLU slopes > 1, part replicas."""
     pytest.importorskip("onnxruntime")
     pytest.importorskip("torch")
-    from bcnn.export.onnx_graph import onnx_model
     from bcnn.bench.onnx_runtime import nhwc_maps, session
     from bcnn.bench.pytorch import program_of, sample_network
+    from bcnn.export.onnx_graph import onnx_model
 
     config = NetworkConfig(name="tiny", image_size=(8, 8), classes=5, levels=(Level(1, 2, 1.5, filter=3),))
     network = sample_network(config)
@@ -85,8 +85,8 @@ def test_onnx_model_on_standard_operators_reads_shifted_pixels_and_slopes_above_
 @pytest.mark.parametrize("products", ["float", "integer"])
 def test_onnx_model_makes_every_map_of_every_kind_of_op(products: Any) -> None:
     pytest.importorskip("onnxruntime")
-    from bcnn.export.onnx_graph import onnx_model
     from bcnn.bench.onnx_runtime import nhwc_maps, session
+    from bcnn.export.onnx_graph import onnx_model
 
     program, image = samples.every_op(), sample_image(8, 8)
     values = session(onnx_model(program, products, maps=True), 1).run(None, {"image": image[None]})
