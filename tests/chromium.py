@@ -55,7 +55,7 @@ class Chromium:
         os.close(theirs_out)
         self.buffer, self.number, self.session = b"", 0, ""
         self.requests: list[str] = []  # addresses that the page asked for
-        target = self.call("Target.createTarget", url="about:blank", width=width, height=height)["targetId"]
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "DOM"):
             self.call(f"{domain}.enable")

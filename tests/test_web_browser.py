@@ -140,8 +140,17 @@ def test_the_page_asked_nobody_for_anything(browser):
     assert [address for address in browser.requests if address.startswith("http")] == []
 
 
-def test_a_browser_without_webassembly_is_told_so(folder):
-    with Chromium("--js-flags=--noexpose-wasm") as old:
-        old.open((folder / "cifar10.html").as_uri())
-        assert old.wait("document.getElementById('verified')?.className === 'bad'")
-        assert old.text("verified").startswith("This browser has no WebAssembly")
+@pytest.mark.parametrize(
+    ("lacks", "element", "words"),
+    [
+        ("delete globalThis.WebAssembly", "verified", "This browser has no WebAssembly, or it is switched off. "),
+        ("WebAssembly.validate = () => false", "verified", "This browser has no WebAssembly SIMD. "),
+        ("Object.defineProperty(Navigator.prototype, 'mediaDevices', {value: undefined})", "no_camera", "No camera here: "),
+    ],
+)  # fmt: skip
+def test_a_browser_that_lacks_something_is_told_so(browser, folder, lacks, element, words):
+    script = browser.call("Page.addScriptToEvaluateOnNewDocument", source=lacks)["identifier"]
+    browser.open((folder / "cifar10.html").as_uri())
+    browser.wait(f"document.getElementById({element!r})?.textContent.startsWith({words!r})")
+    assert browser.evaluate("document.getElementById('camera').disabled") is True
+    browser.call("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
