@@ -24,7 +24,7 @@ struct Engine::Run {
 
 Engine::Engine(const std::vector<Record>& records, const std::vector<Shape>& shapes, const Kernels& kernels,
                int threads, Goal goal)
-    : threads_(threads), turn_(std::make_unique<std::mutex>()), at_fork_([this] { after_fork(); }) {
+    : threads_(threads), turn_(std::make_unique<Turn>()), at_fork_([this] { after_fork(); }) {
     Build build(records, shapes, kernels);
     for (size_t i = 0; i < records.size(); i++) maker_.push_back(build.maker(int(i)));
     ops_ = std::move(build.ops);
@@ -46,7 +46,7 @@ Engine::~Engine() = default;
 
 void Engine::after_fork() {
     (void)pool_.release();         // its threads do not exist here; joining them would never end
-    new (turn_.get()) std::mutex;  // it may be held by one of them; made anew in its place, without memory to ask for
+    new (turn_.get()) Turn;  // it may be held by one of them; made anew in its place, without memory to ask for
 }
 
 Pool& Engine::pool() {
@@ -73,7 +73,7 @@ size_t Engine::weight_memory() const {
 // --- running ---------------------------------------------------------------------------------------------------------
 
 void Engine::run(const uint8_t* images, size_t count, float* logits) {
-    std::lock_guard<std::mutex> lock(*turn_);
+    std::lock_guard<Turn> lock(*turn_);
     if (count == 1 && threads_ > 1) {  // all threads on one image
         if (!split_context_) split_context_ = context(split_, threads_);
         pool().run(split_pieces_, [&](int stage, int piece, int thread) {
@@ -97,14 +97,14 @@ void Engine::run(const uint8_t* images, size_t count, float* logits) {
 }
 
 void Engine::maps(const uint8_t* image, float* const* maps) {
-    std::lock_guard<std::mutex> lock(*turn_);
+    std::lock_guard<Turn> lock(*turn_);
     const auto own = context(split(), 1);
     for (int s = 0; s < int(split().segments.size()); s++)
         for (int i = 0; i < split_pieces_[size_t(s)]; i++) segment(split(), s, i, {image, *own, 0, maps});
 }
 
 void Engine::profile(const uint8_t* image, int repeats, double* seconds) {
-    std::lock_guard<std::mutex> lock(*turn_);
+    std::lock_guard<Turn> lock(*turn_);
     if (!contexts_[0]) contexts_[0] = context(alone_, 1);
     std::vector<std::vector<double>> fastest;
     for (const Segment& s : alone_.segments) fastest.emplace_back(s.shares[0].steps.size(), 1e9);

@@ -57,7 +57,7 @@ private:
     std::vector<std::unique_ptr<Context>> contexts_;  // thread i's for alone_
     std::unique_ptr<Context> split_context_;
     std::unique_ptr<Pool> pool_;
-    std::unique_ptr<std::mutex> turn_;
+    std::unique_ptr<Turn> turn_;
     AtFork at_fork_;  // last: made when all else is, and gone first
 };
 

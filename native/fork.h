@@ -1,5 +1,8 @@
 // After fork the child has only the thread that called it: whoever keeps threads or locks is told.
 #pragma once
+#if defined(__wasm__)
+#include "web/alone.h"
+#else
 #include <functional>
 
 namespace bcnn {
@@ -16,3 +19,4 @@ private:
 };
 
 }  // namespace bcnn
+#endif

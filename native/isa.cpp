@@ -26,6 +26,8 @@ const Isa* isas() {
         {&avx512_kernels, avx512}, {&avx2_kernels, avx2}, {&scalar_kernels, true}, {nullptr, false}};
 #elif defined(__aarch64__)
     static const Isa all[] = {{&neon_kernels, true}, {&scalar_kernels, true}, {nullptr, false}};
+#elif defined(__wasm__)  // a module with SIMD loads where there is SIMD, or not at all
+    static const Isa all[] = {{&wasm_kernels, true}, {nullptr, false}};
 #else
     static const Isa all[] = {{&scalar_kernels, true}, {nullptr, false}};
 #endif

@@ -1,6 +1,8 @@
 #include "memory.h"
 
+#if defined(__linux__)
 #include <sys/mman.h>
+#endif
 
 #include <cstring>
 #include <new>

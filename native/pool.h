@@ -3,6 +3,9 @@
 // thread that has not woken up yet. Waiting threads spin briefly, since the next stage is microseconds away, then sleep,
 // since others may want the core.
 #pragma once
+#if defined(__wasm__)
+#include "web/alone.h"
+#else
 #include <atomic>
 #include <condition_variable>
 #include <functional>
@@ -14,6 +17,8 @@
 #include <vector>
 
 namespace bcnn {
+
+using Turn = std::mutex;
 
 // The operating system has no thread left for us: a limit of the user, or no memory for a stack. In Python a MemoryError.
 class NoThread : public std::bad_alloc {
@@ -63,3 +68,4 @@ private:
 };
 
 }  // namespace bcnn
+#endif

@@ -221,7 +221,7 @@ struct Passes {  // finish for every ending, sum and number of registers
     template <int end, int sum>
     constexpr void fill_sum() {
         of[end][sum][0] = finish<Count, end, sum, 1>;
-        of[end][sum][1] = finish<Count, end, sum, 2>;
+        of[end][sum][1] = finish<Count, end, sum, finish_registers>;
     }
 };
 
@@ -277,10 +277,11 @@ BCNN_INLINE void finish_block(const BinaryConvData& d, const BinaryConvStep& s, 
     static constexpr Passes<Count> passes;
     const int end = b + branches == d.branches ? d.end : 0;
     const auto& pass = passes.of[end][branches == 2 ? two_branches : b ? one_more : one_branch];
-    each_register(d, s, p0, c, b, branches, n, 2, [&](Finish<Count>& f, int, bool pair) __attribute__((always_inline)) {
-        f.pixels = pixels;
-        pass[pair](f);
-    });
+    each_register(d, s, p0, c, b, branches, n, finish_registers,
+                  [&](Finish<Count>& f, int, bool pair) __attribute__((always_inline)) {
+                      f.pixels = pixels;
+                      pass[pair](f);
+                  });
 }
 
 // The same where taps may be missing: runs of pixels that have all of them, and of pixels that do not.

@@ -170,7 +170,7 @@ struct Kernels {
     size_t peak_scratch;
 };
 
-extern const Kernels scalar_kernels, avx2_kernels, avx512_kernels, neon_kernels;
+extern const Kernels scalar_kernels, avx2_kernels, avx512_kernels, neon_kernels, wasm_kernels;
 
 // Weights [O, words] to [group of `lanes` channels][word][lane]: the layout of every instruction set that counts bits
 // in words.

@@ -59,7 +59,8 @@ static constexpr Tables tables;
 
 constexpr int together = 2;  // pixels that share a look-up
 constexpr int group = 32, tile_pixels = 4, tile_groups = 2;
-typedef uint8_t Narrow;  // counts fit a byte
+constexpr int finish_registers = 2;  // of channels that `finish` makes at a time
+typedef uint8_t Narrow;              // counts fit a byte
 typedef uint16_t Wide;
 constexpr int narrow_limit = 252;
 

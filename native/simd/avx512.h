@@ -29,6 +29,7 @@ BCNN_INLINE Floats if_at_least(Floats a, Floats b, Floats then, Floats otherwise
 BCNN_INLINE unsigned at_least(Floats x, Floats t) { return _mm512_cmp_ps_mask(x, t, _CMP_GE_OQ); }
 
 constexpr int group = 16, tile_pixels = 7, tile_groups = 2;
+constexpr int finish_registers = 2;  // of channels that `finish` makes at a time
 #include "words.h"
 
 BCNN_INLINE Floats counts(const Wide* n) { return _mm512_cvtepi32_ps(_mm512_loadu_si512(n)); }

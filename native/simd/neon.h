@@ -32,6 +32,7 @@ BCNN_INLINE unsigned at_least(Floats x, Floats t) {
 }
 
 constexpr int group = 8, tile_pixels = 4, tile_groups = 2;
+constexpr int finish_registers = 2;  // of channels that `finish` makes at a time
 #include "words.h"
 
 BCNN_INLINE Floats counts(const Wide* n) { return {vcvtq_f32_u32(vld1q_u32(n)), vcvtq_f32_u32(vld1q_u32(n + 4))}; }

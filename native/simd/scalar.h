@@ -48,6 +48,7 @@ BCNN_INLINE unsigned at_least(Floats x, Floats t) {
 }
 
 constexpr int group = 8, tile_pixels = 4, tile_groups = 1;
+constexpr int finish_registers = 2;  // of channels that `finish` makes at a time
 #include "words.h"
 
 BCNN_INLINE Floats counts(const Wide* n) {

@@ -109,7 +109,20 @@ def fit(image: Image.Image, size: tuple[int, int], crop: float = 1.0) -> Pixels:
             # since Pillow rounds the corners of a box to float32, and pixels may change by one level.
             x, y = image.width / larger[0], image.height / larger[1]
             box = (left * x, top * y, min(image.width, (left + width) * x), min(image.height, (top + height) * y))
-            return np.asarray(image.resize((width, height), Image.Resampling.BILINEAR, box=box), dtype=np.uint8)
-        image = image.resize(larger, Image.Resampling.BILINEAR)
+            return np.asarray(_resized(image, size, box, image.height > image.width), dtype=np.uint8)
+        image = _resized(image, (larger[1], larger[0]), (0, 0, *image.size))
         image = image.crop((left, top, left + width, top + height))
     return np.asarray(image, dtype=np.uint8)
+
+
+def _resized(
+    image: Image.Image, size: tuple[int, int], box: tuple[float, float, float, float], rows_first: bool = False
+) -> Image.Image:
+    """Pillow's bilinear filter, one side after the other. Both at once is the same but for what goes first, which changes pixels by
+    a level, and which Pillow chose by itself from version 13 on."""
+    height, width = size
+    if rows_first:
+        image = image.resize((image.width, height), Image.Resampling.BILINEAR, (0, box[1], image.width, box[3]))
+        return image.resize((width, height), Image.Resampling.BILINEAR, (box[0], 0, box[2], height))
+    image = image.resize((width, image.height), Image.Resampling.BILINEAR, (box[0], 0, box[2], image.height))
+    return image.resize((width, height), Image.Resampling.BILINEAR, (0, box[1], width, box[3]))

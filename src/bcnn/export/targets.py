@@ -41,6 +41,7 @@ TARGETS = {
         extra="onnx",
     ),
     "qonnx": Target("qonnx", "an ONNX model with QONNX's BipolarQuant, for FINN and hls4ml", ".onnx", extra="onnx"),
+    "web": Target("web", "a page for the browser that works offline, engine and model inside", ".html"),
 }
 
 

@@ -1,0 +1,19 @@
+// The kernels for wasm.
+#if defined(__wasm__)
+#include <wasm_simd128.h>
+
+#include "kernels/kernels.h"
+
+namespace bcnn {
+namespace wasm {
+#include "../simd/wasm.h"
+
+#include "binary.inl"
+#include "endings.inl"
+#include "peak.inl"
+#include "real.inl"
+#include "table.inl"
+}  // namespace wasm
+BCNN_KERNELS(wasm)
+}  // namespace bcnn
+#endif
