@@ -36,11 +36,18 @@ class DataConfig:
     """Where the images are and how they become pixels."""
 
     source: str = ""  # "digits", or a folder: train/CLASS/*.jpg with val or test beside it, or CIFAR's python batches
+    evaluate: str = (
+        ""  # the folder that accuracy is measured on: val or test; none: val, or images split off from train
+    )
     hold_out: float = 0.0  # > 0: measure on this share of the training images instead, to choose settings
     crop: float = 0.875  # of evaluation: shorter side resized to size / crop, centre kept (224 / 256), see images.fit
     stored: float = 1.0  # a data set kept in memory is stored at this multiple of the network's input size
     memory_mb: int = 2048  # a data set up to this size is decoded once; a larger one streams through `workers`
     workers: int = 4
+    mean: tuple[
+        float, ...
+    ] = ()  # of red, green, blue in 0 ... 1, to normalise with; none: those of the training images
+    std: tuple[float, ...] = ()
     strict: bool = False  # stop at the first unreadable image instead of skipping it
     augment: Augment = Augment()
 
@@ -51,5 +58,7 @@ class DataConfig:
             raise UserError(f"data.crop must be above 0 and up to 1, got {self.crop}")
         if self.stored < 1:
             raise UserError(f"data.stored must be 1 or more, got {self.stored}")
+        if len(self.mean) != len(self.std) or len(self.mean) not in (0, 3) or any(s <= 0 for s in self.std):
+            raise UserError("data.mean and data.std must be three numbers each, the second above 0, or none")
         if self.workers < 0 or self.memory_mb < 0:
             raise UserError("data.workers and data.memory_mb must be 0 or more")

@@ -17,6 +17,7 @@ from bcnn import images as pixels
 from bcnn.console import Console
 from bcnn.data.sources import Images
 from bcnn.errors import UserError
+from bcnn.heartbeat import watched
 
 
 @dataclass
@@ -96,4 +97,6 @@ def _read(item: Path | NDArray[np.uint8], size: tuple[int, int], crop: float) ->
 
 def _progress(results: Iterable[str], total: int, what: str) -> Iterable[str]:
     console = Console(stderr=True)
-    return track(results, what, total, console=console, transient=True, disable=not console.is_terminal or total < 500)
+    if not console.is_terminal:
+        return watched(results, what, total)
+    return track(results, what, total, console=console, transient=True, disable=total < 500)

@@ -76,7 +76,10 @@ class TrainConfig:
         32  # images that batch norm sees at once: those of one of the paper's four GPUs; 0 means a process's share
     )
     seed: int = 0
-    init: str = ""  # a checkpoint whose weights start the first step
+    init: str = ""  # whose weights start the first step: a shipped model, a packed file, a checkpoint, a run folder
+    epoch_images: int = 0  # an epoch is at most so many images, others every time; 0: all of them
+    minutes: float = 0.0  # the whole run is to take so long: epochs are cut or added as it goes; 0: as the steps say
+    pack: bool = False  # the finished run holds model.bcnn, too
     device: str = "auto"  # auto: a GPU if there is one
     threads: int = (
         0  # of torch on a CPU, 0: its own choice. Small maps gain nothing from several, and lose on a busy machine
@@ -100,9 +103,15 @@ class TrainConfig:
             or self.meter_every < 1
             or self.evaluate_every < 1
             or self.save_seconds < 0
+            or self.epoch_images < 0
+            or self.minutes < 0
         ):
             raise UserError(
-                "batch, meter_every and evaluate_every must be 1 or more; part, seed, threads and save_seconds 0 or more"
+                "batch, meter_every and evaluate_every must be 1 or more; the other numbers of a run 0 or more"
+            )
+        if 0 < self.epoch_images < self.batch:
+            raise UserError(
+                f"epoch_images is {self.epoch_images}, less than a batch of {self.batch}; 0 means all images"
             )
         for step in self.steps:
             self.crop_size(step)
