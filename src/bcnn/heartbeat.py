@@ -37,7 +37,6 @@ def watched(items: Iterable[T], what: str, total: int = 0) -> Iterator[T]:
         return f"{what}: {count:,}{of}" + (f", {left:.0f} s left" if total else "")
 
     count = 0
-    for item in items:
+    for count, item in enumerate(items, start=1):  # noqa: B007 (text reads it)
         yield item
-        count += 1
         heart.beat(text)

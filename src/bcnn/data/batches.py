@@ -201,7 +201,7 @@ def _split(
     found: sources.Images, size: tuple[int, int], crop: float, config: DataConfig, unreadable: Unreadable, what: str
 ) -> Split:
     megabytes = len(found) * size[0] * size[1] * 3 / 2**20
-    if not isinstance(found.items, np.ndarray) and megabytes > config.memory_mb:
+    if isinstance(found.items, list) and megabytes > config.memory_mb:  # of files
         return Split(None, found.items, found.labels)
     pixels, labels = decode(found, size, crop, unreadable, what)
     return Split(pixels, (), labels)

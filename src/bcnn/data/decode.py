@@ -87,9 +87,11 @@ def batches(
                 yield np.stack([result for result in read if not isinstance(result, str)]), labels[good]
 
 
-def _read(item: Path | NDArray[np.uint8], size: tuple[int, int], crop: float) -> NDArray[np.uint8] | str:
+def _read(item: Path | NDArray[np.uint8] | Image.Image, size: tuple[int, int], crop: float) -> NDArray[np.uint8] | str:
     """The pixels, or a sentence that says why there are none."""
     try:
+        if isinstance(item, Image.Image):
+            return pixels.fit(item, size, crop)
         return pixels.fit(Image.fromarray(item) if isinstance(item, np.ndarray) else pixels.open_rgb(item), size, crop)
     except UserError as error:
         return str(error)

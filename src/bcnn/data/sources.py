@@ -39,11 +39,13 @@ class Images:
     def take(self, chosen: NDArray[np.bool_]) -> Images:
         if isinstance(self.items, np.ndarray):
             return Images(self.items[chosen], self.labels[chosen])
+        if not isinstance(self.items, list):  # `objects.Lazy`
+            return Images(self.items.take(chosen), self.labels[chosen])  # type: ignore[attr-defined]
         return Images([item for item, keep in zip(self.items, chosen, strict=True) if keep], self.labels[chosen])
 
     def keys(self) -> list[str]:
         """A name for each image that does not depend on where the data set lies or on its other images."""
-        if isinstance(self.items, np.ndarray):
+        if not isinstance(self.items, list):
             return [str(i) for i in range(len(self))]
         return [f"{path.parent.name}/{path.name}" for path in self.items]
 
@@ -169,7 +171,7 @@ def _folders(root: Path, strict: bool, split: str, training: bool) -> Source:
         notes.append(f"no val folder: {len(val)} of {len(train)} images split off by their names")
         if "test" in splits and training:
             notes.append(
-                f"{splits['test']} is not looked at during training; measure on it once, at the end: bcnn eval RUN --split test"
+                f"{splits['test']} is not looked at during training; measure on it once, at the end: bcnn eval RUN --data {root} --split test"
             )
         return Source(classes, kept, val, tuple(notes), "split off from the training images", unused)
     evaluation = _listing(evaluate)

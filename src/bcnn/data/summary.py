@@ -32,7 +32,7 @@ def table(source: Source) -> list[str]:
         lines.append(f"the first 10 of {len(source.classes)} classes, and the 5 with the fewest training images:")
         shown = [*range(10), *(i for i in smallest if i >= 10)]  # type: ignore[assignment]
     lines += [row.format(source.classes[i][:width], f"{train[i]:,}", f"{val[i]:,}") for i in shown]
-    lines.append(row.format(f"{len(source.classes)} classes"[:width], f"{sum(train):,}", f"{sum(val):,}"))
+    lines.append(row.format("all", f"{sum(train):,}", f"{sum(val):,}"))
     unused = f"; not used: {', '.join(source.unused)}" if source.unused else ""
     lines.append(f"accuracy is measured on: {source.evaluation}{unused}")
     return lines

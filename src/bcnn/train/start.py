@@ -18,7 +18,7 @@ from bcnn.data.batches import find_source
 from bcnn.data.sources import Source
 from bcnn.errors import UserError
 from bcnn.nets import chosen, latent
-from bcnn.train import begin, checkpoint, distributed, portrait, settings, teachers
+from bcnn.train import begin, checkpoint, distributed, extension, portrait, settings, teachers
 from bcnn.train.budget import Budget
 from bcnn.train.config import FINAL, TrainConfig
 from bcnn.train.interrupt import Interrupt, Stopped
@@ -40,24 +40,28 @@ def train(
     source: Source | None = None,
     began: float | None = None,
     callbacks: Sequence[Callback] = (),
+    extend: int = 0,
 ) -> dict[str, Any]:
     """Train into the folder `out`, or resume what is in it (then its own config counts). Returns the content of run.json.
 
     `trust` lets a teacher be loaded that can run code, see `teachers`. It is not kept in the run: a resumed one asks again.
     `source` has the images where `config.data` names none. The minutes of a run that has some count from `began`
-    (`time.monotonic`), and each of `callbacks` gets every record of metrics.jsonl as it is made.
+    (`time.monotonic`), and each of `callbacks` gets every record of metrics.jsonl as it is made. `extend` adds so many epochs to
+    the last step of a run that is resumed, finished or not.
     """
     began = time.monotonic() if began is None else began
     folder = RunFolder(Path(out))
     if resume:
         config = folder.config()
+        if extend:
+            config = extension.extended(config, extend)
     elif config is None:
         raise UserError("nothing to train: no recipe and nothing to resume")
     if config.threads:
         torch.set_num_threads(config.threads)
     with distributed.processes(config.device, folder.resume_command()) as device, ExitStack() as held:
         try:
-            return _train(config, folder, resume, stop_after, trust, device, held, source, began, callbacks)
+            return _train(config, folder, resume, stop_after, trust, device, held, source, began, callbacks, extend)
         except OSError as error:
             if error.errno not in CANNOT_WRITE:
                 raise
@@ -78,6 +82,7 @@ def _train(
     source: Source | None,
     began: float,
     callbacks: Sequence[Callback],
+    extend: int,
 ) -> dict[str, Any]:
     rank, world = distributed.rank_world()
     if not resume:
@@ -110,6 +115,8 @@ def _train(
             folder.create(config)
     info = describe(folder, config, data) if rank == 0 else {}
     last, fallen_back = checkpoint.read_or_previous(folder.last) if resume else (None, "")
+    if extend and last is not None:
+        last = extension.reopened(last, config, extend, folder)
     distributed.wait_for_all()  # all have read it
     if fallen_back and rank == 0:
         checkpoint.restore(folder.last)
