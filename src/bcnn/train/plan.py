@@ -31,7 +31,7 @@ STARTS = ("tinyimagenet", "imagenette")
 BATCH = 32
 MEASURED = 1.5  # seconds of updates at each size
 OPENING = 0.06  # of the time: imports, reading and decoding images, fitting the decoder
-EPOCHS = 16  # at least so many, shorter than the data set if need be: the plan is corrected after each
+EPOCHS = 24  # at least so many, shorter than the data set if need be: the plan is corrected after each
 EVALUATIONS = 5  # over the run
 LEAST = 0.5  # minutes: below, opening and closing take all there is
 
