@@ -12,6 +12,10 @@ class Augment:
     """How a training image is varied. The defaults are the paper's (sec. 5.1): random resized crop and horizontal flip.
 
     Reading: the paper names the random resized crop without its ranges; these are the ones every ImageNet recipe uses.
+
+    >>> import bcnn
+    >>> bcnn.Augment(scale=(0.5, 1.0)).scale
+    (0.5, 1.0)
     """
 
     scale: tuple[float, float] = (0.08, 1.0)  # area of the crop, as a share of the image
@@ -33,7 +37,12 @@ class Augment:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Where the images are and how they become pixels."""
+    """Where the images are and how they become pixels.
+
+    >>> import bcnn
+    >>> bcnn.DataConfig(source="photos", augment=bcnn.Augment(flip=False)).crop
+    0.875
+    """
 
     source: str = ""  # "digits", or a folder: train/CLASS/*.jpg with val or test beside it, or CIFAR's python batches
     evaluate: str = (

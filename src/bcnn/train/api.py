@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bcnn.console import Console
 from bcnn.data.config import DataConfig
 from bcnn.errors import UserError
 
@@ -143,6 +144,9 @@ def train(
         settings=tuple(settings),
     )
     chosen = choose.choose(wanted, data, source, began, None if isinstance(network, str) else network)
+    console = Console(stderr=True, highlight=False, markup=False)
+    for line in chosen.lines:
+        console.print(line, soft_wrap=True)
     config = replace(chosen.config, data=replace(chosen.config.data, source=data.source))
     folder = Path(out) if out is not None else free_folder(name or config.recipe)
     start(config, folder, source=source, began=began, callbacks=callbacks)

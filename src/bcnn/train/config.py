@@ -20,7 +20,12 @@ FINAL = ("binary", "scaled")  # what a network can be deployed from
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the training. The defaults are the paper's step 1 (sec. 5.1), its teacher apart."""
+    """One step of the training. The defaults are the paper's step 1 (sec. 5.1), its teacher apart.
+
+    >>> import bcnn
+    >>> bcnn.Step(name="step2", weights="binary", warmup=1, epochs=9).total_epochs
+    10
+    """
 
     name: str = "step1"
     weights: Weights = "real"
@@ -65,7 +70,13 @@ class Step:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """A complete run."""
+    """A complete run.
+
+    >>> import bcnn
+    >>> config = bcnn.recipe("digits")
+    >>> isinstance(config, bcnn.TrainConfig), [step.name for step in config.steps]
+    (True, ['step1', 'step2'])
+    """
 
     recipe: str
     network: AnyNetwork

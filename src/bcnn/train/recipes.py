@@ -139,7 +139,12 @@ def for_size(size: tuple[int, int]) -> str:
 
 
 def recipe(name: str) -> TrainConfig:
-    """A named run; an unknown name suggests the nearest."""
+    """A named run; an unknown name suggests the nearest.
+
+    >>> import bcnn
+    >>> bcnn.recipe("imagenette").network.image_size
+    (128, 128)
+    """
     if name not in RECIPES:
         raise UserError(f"unknown recipe {name!r}; {nearest(name, RECIPES)}")
     return RECIPES[name]()
