@@ -11,7 +11,15 @@ from collections.abc import Iterable
 
 
 class UserError(ValueError):
-    """Bad input, said in one sentence."""
+    """Bad input, said in one sentence.
+
+    >>> import bcnn
+    >>> try:
+    ...     bcnn.preset("imagnet")
+    ... except bcnn.UserError as error:
+    ...     print(str(error)[:48])
+    unknown preset 'imagnet'; did you mean 'imagenet
+    """
 
 
 def nearest(word: str, known: Iterable[str], command: str = "") -> str:

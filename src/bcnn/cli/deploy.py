@@ -44,6 +44,10 @@ def pack(
     numbers: Annotated[str, typer.Option(help="float32, or int16 for a program in integers.")] = "float32",
     parameters: Annotated[str, typer.Option(help="Real parameters of a program in integers: int16 or int8.")] = "int16",
     data: Annotated[Path | None, typer.Option(help="With --numbers int16: a folder of images to calibrate on.")] = None,
+    best: Annotated[
+        bool,
+        typer.Option("--best", help="Of a run: its best epoch instead of its last. Chosen by the evaluation images."),
+    ] = False,
 ) -> None:
     """Turn a network into a packed file: one bit a binary weight, everything folded, complete for the engine.
 
@@ -53,6 +57,7 @@ def pack(
     \b
     Examples:
       bcnn pack runs/cifar10 -o cifar10.bcnn
+      bcnn pack runs/cifar10 --best -o cifar10.bcnn
       bcnn pack mine.py:make -o mine.bcnn --size 32 --mean 0.5 --std 0.5 --labels names.txt
       bcnn pack mine.py:make --size 180x240 --labels cat,dog
       bcnn pack runs/cifar10 -o small.bcnn --numbers int16 --parameters int8 --data photos/train
@@ -65,7 +70,15 @@ def pack(
 
     if output.exists() and Path(network).exists() and output.samefile(network):
         raise UserError(f"{output} is the checkpoint itself; give another file with -o")
+    if best:
+        from bcnn.train.checkpoint import best_of
+
+        network = str(best_of(network))
     with err.status("Lowering and packing ..."):
+        if find.is_trained(network):
+            from bcnn.train.checkpoint import described
+
+            say([f"packing {described(network)}"])
         found = find.find(network, find.given(size, mean, std, labels))
         say(found.notes)
         if numbers == "float32":

@@ -70,7 +70,13 @@ def choose_isa(name: str | None) -> str:
 
 
 class Engine:
-    """A program, ready to run. Safe to call from several threads and after fork; calls of one engine take turns."""
+    """A program, ready to run. Safe to call from several threads and after fork; calls of one engine take turns.
+
+    >>> import bcnn, numpy as np
+    >>> engine = bcnn.load("digits")
+    >>> len(engine.predict(np.zeros((8, 8, 3), np.uint8), top=2)[0])
+    2
+    """
 
     def __init__(
         self, program: Program, isa: str | None = None, threads: int | None = None, least_memory: bool = False

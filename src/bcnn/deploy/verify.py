@@ -54,6 +54,11 @@ def verify(
     """Yields every check as it is done. `data` is a folder of images, at most `limit` of which are used.
 
     `progress` is told what is being done; by default nobody listens.
+
+    >>> import bcnn
+    >>> from bcnn.deploy.shipped import find
+    >>> all(check.passed for check in bcnn.verify(find("digits")))
+    True
     """
     if not Path(path).is_file():
         raise UserError(f"no packed file at {path}; make one with `bcnn pack CHECKPOINT -o {path}`")

@@ -28,7 +28,12 @@ MOST_BLOCKS = 1000  # of a level: a slip of the keyboard becomes a sentence, not
 
 @dataclass(frozen=True)
 class Level:
-    """One row pair of Table 1: a block with `stride` S and `replicate` R, then `blocks - 1` normal blocks."""
+    """One row pair of Table 1: a block with `stride` S and `replicate` R, then `blocks - 1` normal blocks.
+
+    >>> import bcnn
+    >>> bcnn.NetworkConfig(name="small", image_size=(32, 32), classes=3, levels=(bcnn.Level(blocks=2),)).stride
+    4
+    """
 
     blocks: int = 1
     stride: int = 2
@@ -71,7 +76,12 @@ class Block:
 
 @dataclass(frozen=True)
 class NetworkConfig:
-    """A complete network (Fig. 2, Table 1). The defaults are the paper's `imagenet` with P = 1."""
+    """A complete network (Fig. 2, Table 1). The defaults are the paper's `imagenet` with P = 1.
+
+    >>> import bcnn
+    >>> bcnn.NetworkConfig().replace(classes=5, image_size=(128, 128)).classes
+    5
+    """
 
     name: str = "imagenet"
     image_size: tuple[int, int] = (224, 224)  # height, width
@@ -299,7 +309,12 @@ PRESETS: dict[str, Callable[[], NetworkConfig]] = {
 
 
 def preset(name: str) -> NetworkConfig:
-    """A named network; an unknown name suggests the nearest."""
+    """A named network; an unknown name suggests the nearest.
+
+    >>> import bcnn
+    >>> bcnn.preset("digits").image_size
+    (8, 8)
+    """
     if name not in PRESETS:
         raise UserError(f"unknown preset {name!r}; {nearest(name, PRESETS)}")
     return PRESETS[name]()

@@ -84,6 +84,12 @@ def find(what: str | Path | nn.Module, given: Given | None = None, **choices: An
     raise unknown(what)
 
 
+def is_trained(what: str) -> bool:
+    """Whether `find` would take it for a run or a checkpoint that is there."""
+    path = Path(what)
+    return what not in ARCHITECTURES and (path.is_dir() or (path.is_file() and path.suffix == ".safetensors"))
+
+
 def _registered(what: str, given: Given, choices: dict[str, Any]) -> Found:
     import torch
 
@@ -129,8 +135,11 @@ def of_module(module: nn.Module, name: str, given: Given | None = None) -> Found
     if given.mean is None and given.std is None:
         notes.append("no mean and std were said: those of ImageNet (--mean, --std)")
     mean, std, labels = given.mean or MEAN, given.std or STD, given.labels or ()
+    provenance: dict[str, Any] = {"network": Path(name).name}
+    if config is not None:  # which network it is: so the packed file can be trained again
+        provenance["config"] = {"network": chosen.to_plain(config)}
     _try(module.eval(), name, size)
-    return Found(name, module, size, mean, std, labels, 1.0, {"network": Path(name).name}, notes=tuple(notes))
+    return Found(name, module, size, mean, std, labels, 1.0, provenance, notes=tuple(notes))
 
 
 def _try(module: nn.Module, name: str, size: Size) -> None:

@@ -42,7 +42,13 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Ops in order, and what a packed file says about them. Making one checks it: a Program that exists may be trusted."""
+    """Ops in order, and what a packed file says about them. Making one checks it: a Program that exists may be trusted.
+
+    >>> import bcnn
+    >>> program = bcnn.load("digits").program
+    >>> program.shapes[0], program.shapes[-1]
+    ((8, 8, 4), (1, 1, 10))
+    """
 
     ops: tuple[Op, ...]
     names: tuple[str, ...]  # the torch module each op came from, for reports

@@ -120,6 +120,35 @@ def find(path: str | Path) -> Path:
     return path
 
 
+def best_of(path: str | Path) -> Path:
+    """The best checkpoint of a run folder's last step; a run whose last step has not been evaluated has none."""
+    path = Path(path)
+    if not path.is_dir():
+        raise UserError(f"--best chooses among the checkpoints of a run folder, and {path} is none")
+    best = path / "best.safetensors"
+    if not best.is_file():
+        raise UserError(f"{path} has no best.safetensors: no epoch of it was evaluated yet")
+    return best
+
+
+def described(path: str | Path) -> str:
+    """Which checkpoint a path means, and what is known of it: a sentence for the one who packs it."""
+    file = find(path)
+    found = _read(file)
+    reached = found.meta.provenance.get("accuracy") or {}
+    steps = [step for step in (found.meta.provenance.get("config") or {}).get("steps", ()) if isinstance(step, dict)]
+    names = [str(step.get("name")) for step in steps]
+    ended = ", ".join(f"{share:.2%} top-1 after {name}" for name, share in reached.items() if isinstance(share, float))
+    where = ""
+    if found.progress:
+        at, epoch = found.progress.get("step", 0), found.progress.get("epoch", 0)
+        unfinished = f"; in the middle of {names[at]}, {epoch} epochs done" if at < len(names) else ""
+        where = "the end of the run" if found.progress.get("finished") else f"the run is not finished{unfinished}"
+    elif file.name == "best.safetensors":
+        where = "the epoch with the highest accuracy of the last step that was evaluated"
+    return f"{file}: " + "; ".join(part for part in (where, ended) if part)
+
+
 def read(path: str | Path) -> Checkpoint:
     """A file's content; whatever is wrong with it becomes one sentence, which names the generation before if there is one."""
     path = find(path)

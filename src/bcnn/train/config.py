@@ -25,7 +25,12 @@ RESERVED = ("last", "best")  # checkpoints that every run writes, named as steps
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the training. The defaults are the paper's step 1 (sec. 5.1), its teacher apart."""
+    """One step of the training. The defaults are the paper's step 1 (sec. 5.1), its teacher apart.
+
+    >>> import bcnn
+    >>> bcnn.Step(name="step2", weights="binary", warmup=1, epochs=9).total_epochs
+    10
+    """
 
     name: str = "step1"
     weights: Weights = "real"
@@ -95,7 +100,13 @@ class Step:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """A complete run."""
+    """A complete run.
+
+    >>> import bcnn
+    >>> config = bcnn.recipe("digits")
+    >>> isinstance(config, bcnn.TrainConfig), [step.name for step in config.steps]
+    (True, ['step1', 'step2'])
+    """
 
     recipe: str
     network: AnyNetwork
@@ -106,7 +117,10 @@ class TrainConfig:
         32  # images that batch norm sees at once: those of one of the paper's four GPUs; 0 means a process's share
     )
     seed: int = 0
-    init: str = ""  # a checkpoint whose weights start the first step
+    init: str = ""  # whose weights start the first step: a shipped model, a packed file, a checkpoint, a run folder
+    epoch_images: int = 0  # an epoch is at most so many images, others every time; 0: all of them
+    minutes: float = 0.0  # the whole run is to take so long: epochs are cut or added as it goes; 0: as the steps say
+    pack: bool = False  # the finished run holds model.bcnn, too
     device: str = "auto"  # auto: a GPU if there is one
     threads: int = (
         0  # of torch on a CPU, 0: its own choice. Small maps gain nothing from several, and lose on a busy machine
@@ -130,10 +144,16 @@ class TrainConfig:
             or self.meter_every < 1
             or self.evaluate_every < 1
             or self.save_seconds < 0
+            or self.epoch_images < 0
+            or self.minutes < 0
         ):
             raise UserError(
-                "batch, meter_every and evaluate_every must be 1 or more; part and save_seconds 0 or more; "
+                "batch, meter_every and evaluate_every must be 1 or more; part, save_seconds, epoch_images and minutes 0 or more; "
                 "seed from 0 to below 2^63, threads from 0 to 1024"
+            )
+        if 0 < self.epoch_images < self.batch:
+            raise UserError(
+                f"epoch_images is {self.epoch_images}, less than a batch of {self.batch}; 0 means all images"
             )
         for step in self.steps:
             self.crop_size(step)

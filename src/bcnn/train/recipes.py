@@ -139,7 +139,12 @@ def for_size(size: tuple[int, int]) -> str:
 
 
 def recipe(name: str) -> TrainConfig:
-    """A named run, of this project or of another paper (`published`); an unknown name suggests the nearest."""
+    """A named run, of this project or of another paper (`published`); an unknown name suggests the nearest.
+
+    >>> import bcnn
+    >>> bcnn.recipe("imagenette").network.image_size
+    (128, 128)
+    """
     from bcnn.train.published import PUBLISHED  # it takes the data of recipes here
 
     known = {**RECIPES, **PUBLISHED}
