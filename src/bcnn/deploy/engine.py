@@ -19,7 +19,8 @@ from PIL import Image
 
 from bcnn import _core, images
 from bcnn.errors import UserError, nearest
-from bcnn.program.ops import Conv, Floats, Op
+from bcnn.program.interpret import as_real
+from bcnn.program.ops import Conv, FixedDepthwise, Floats, Op, Values
 from bcnn.program.program import Program
 from bcnn.program.record import record
 
@@ -103,7 +104,7 @@ class Engine:
         if not isinstance(batch, np.ndarray) or batch.dtype != np.uint8 or batch.shape[1:] != (height, width, 3):
             got = f"{batch.dtype} {batch.shape}" if isinstance(batch, np.ndarray) else type(batch).__name__
             raise UserError(f"batch is {got}, not the uint8 (N, {height}, {width}, 3) that the program reads")
-        logits = self._core.run(np.ascontiguousarray(batch))
+        logits = as_real(self.program, self._core.run(np.ascontiguousarray(batch)))
         last = self.program.shapes[-1]
         return logits if last[:2] == (1, 1) else logits.reshape(len(batch), *last)
 
@@ -140,8 +141,8 @@ class Engine:
         order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
         return [[(names[i], float(row[i])) for i in best] for row, best in zip(probabilities, order, strict=True)]
 
-    def maps(self, image: NDArray[np.uint8]) -> list[Floats]:
-        """Map i, float32 H,W,C, is what op i makes: copied row by row out of the engine's real run of one image."""
+    def maps(self, image: NDArray[np.uint8]) -> list[Values]:
+        """Map i, H,W,C, is what op i makes, float32 or int16: copied row by row out of the engine's real run of one image."""
         return self._core.maps(np.ascontiguousarray(self._one(image)))
 
     def profile(self, image: NDArray[np.uint8], repeats: int = 50) -> list[Cost]:
@@ -168,9 +169,9 @@ def binary_macs(program: Program, index: int) -> int:
 
 def kind_of(op: Op) -> str:
     """The words of an op's class: "binary conv", "max pool"; a real convolution of one channel each is "depth wise"."""
-    if isinstance(op, Conv) and op.groups == op.reads == op.offset.size:
+    if isinstance(op, FixedDepthwise) or (isinstance(op, Conv) and op.groups == op.reads == op.offset.size):
         return "depth wise"
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(op).__name__).lower()
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(op).__name__.removeprefix("Fixed")).lower()
 
 
 def _rgb(picture: Any) -> Image.Image:
