@@ -18,7 +18,7 @@ namespace {
 using Values = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 using Images = nb::ndarray<const uint8_t, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 using Image = nb::ndarray<const uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
-using Result = nb::ndarray<nb::numpy, float>;
+using Result = nb::ndarray<nb::numpy>;
 
 // What Python hands over is taken apart by hand: nanobind's own conversions to strings and vectors end the process when
 // there is no memory for them.
@@ -44,8 +44,9 @@ Record record_of(nb::handle from, std::vector<Values>& kept) {
     for (const auto& [name, values] : numbers) made.numbers[text_of(name)] = numbers_of(values);
     for (const auto& [name, values] : arrays) {
         kept.push_back(nb::cast<Values>(values));
-        if (kept.back().itemsize() != 4) throw std::invalid_argument("arrays of a program have values of four bytes");
-        made.arrays[text_of(name)] = {kept.back().data(), kept.back().size()};
+        const size_t bytes = kept.back().itemsize();
+        if (bytes != 4 && bytes != 2) throw std::invalid_argument("a program's arrays have values of 2 or 4 bytes");
+        made.arrays[text_of(name)] = {kept.back().data(), kept.back().size(), bytes};
     }
     for (const auto& [name, records] : parts)
         for (const nb::handle one : records) made.parts[text_of(name)].push_back(record_of(one, kept));
@@ -90,18 +91,20 @@ struct Core {
             throw std::invalid_argument("images do not have the size of the program's input");
     }
 
-    static Result array(std::vector<size_t> shape) {
-        size_t size = 1;
+    // float32, or int16 of a program in integers.
+    Result array(std::vector<size_t> shape) const {
+        size_t size = engine->value_bytes();
         for (size_t n : shape) size *= n;
-        std::unique_ptr<float[]> data(new float[size]);
-        nb::capsule owner(data.get(), [](void* p) noexcept { delete[] static_cast<float*>(p); });
-        return Result(data.release(), shape.size(), shape.data(), owner);
+        std::unique_ptr<uint8_t[]> data(new uint8_t[size]);
+        nb::capsule owner(data.get(), [](void* p) noexcept { delete[] static_cast<uint8_t*>(p); });
+        const nb::dlpack::dtype type = engine->value_bytes() == 4 ? nb::dtype<float>() : nb::dtype<int16_t>();
+        return Result(data.release(), shape.size(), shape.data(), owner, nullptr, type);
     }
 
     Result run(const Images& images) {
         check(images, 1);
         Result out = array({images.shape(0), engine->logits()});
-        float* to = out.data();
+        void* const to = out.data();
         if (images.shape(0)) {
             nb::gil_scoped_release release;
             engine->run(images.data(), images.shape(0), to);
@@ -112,7 +115,7 @@ struct Core {
     std::vector<Result> maps(const Image& image) {
         check(image, 0);
         std::vector<Result> out;
-        std::vector<float*> to;
+        std::vector<void*> to;
         for (const auto& [h, w, c] : shapes) {
             out.push_back(array({size_t(h), size_t(w), size_t(c)}));
             to.push_back(out.back().data());

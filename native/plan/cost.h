@@ -12,6 +12,12 @@ constexpr double kDepthwiseNs = 0.4;        // nine products and sums of one val
 constexpr double kRealMacNs = 0.07;   // one product and sum of a register of 8 channels, its share of loads included
 constexpr double kSignNs = 0.1;       // one value to one bit
 constexpr double kValueNs = 0.25;     // one value read, changed and written
+// The same in 16 bits.
+constexpr double kFixedFinishNs = 0.08;
+constexpr double kFixedDepthwiseNs = 0.15;
+constexpr double kFixedRealMacNs = 0.03;
+constexpr double kFixedSignNs = 0.05;
+constexpr double kFixedValueNs = 0.1;
 constexpr double kL3BytesPerNs = 10;  // what a core moves through L3
 
 constexpr size_t kWeightBudget = 272 << 10;  // bytes of weights that stay in an L2 of 512 kB beside the rows

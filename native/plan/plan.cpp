@@ -14,7 +14,7 @@ size_t Layout::block(int rows) const {
 }
 size_t Layout::bytes(int rows) const { return size_t(blocks) * block(rows); }
 
-std::vector<Layout> layouts(const Ops& ops, int lanes) {
+std::vector<Layout> layouts(const Ops& ops, const Kernels& kernels) {
     std::vector<int> most(ops.size(), 0);  // channels that some reader takes in whole registers
     for (const auto& op : ops)
         for (size_t slot = 0; slot < op->reads.size(); slot++)
@@ -22,6 +22,8 @@ std::vector<Layout> layouts(const Ops& ops, int lanes) {
     std::vector<Layout> out;
     for (size_t i = 0; i < ops.size(); i++) {
         const Shape& shape = ops[i]->shape;
+        const int lanes = ops[i]->value_bytes == 4 ? kernels.lanes : kernels.fixed.lanes;
+        const int line = int(kLineBytes / ops[i]->value_bytes);  // values of one
         Layout layout;
         if (ops[i]->words) {
             layout = {1, false,
@@ -30,7 +32,7 @@ std::vector<Layout> layouts(const Ops& ops, int lanes) {
             layout.extend = most[i] > shape.c && shape.c % lanes;
             layout.period = layout.extend ? std::lcm(shape.c, lanes) : (shape.c + lanes - 1) / lanes * lanes;
             layout.row = kLineBytes * size_t(shape.w);
-            layout.blocks = (layout.period + kLine - 1) / kLine;
+            layout.blocks = (layout.period + line - 1) / line;
         }
         out.push_back(layout);
     }

@@ -20,7 +20,8 @@ from PIL import Image
 
 from bcnn import _core, images
 from bcnn.errors import UserError, nearest
-from bcnn.program.ops import Conv, Floats, Op
+from bcnn.program.interpret import as_real
+from bcnn.program.ops import Conv, FixedDepthwise, Floats, Op, Values
 from bcnn.program.program import Program, at_most
 from bcnn.program.record import record
 
@@ -113,7 +114,7 @@ class Engine:
             got = f"{batch.dtype} {batch.shape}" if isinstance(batch, np.ndarray) else type(batch).__name__
             raise UserError(f"batch is {got}, not the uint8 (N, {height}, {width}, 3) that the program reads")
         with self._memory(f"run a batch of {len(batch):,}"):
-            logits = self._core.run(np.ascontiguousarray(batch))
+            logits = as_real(self.program, self._core.run(np.ascontiguousarray(batch)))
         last = self.program.shapes[-1]
         return logits if last[:2] == (1, 1) else logits.reshape(len(batch), *last)
 
@@ -150,8 +151,8 @@ class Engine:
         order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
         return [[(names[i], float(row[i])) for i in best] for row, best in zip(probabilities, order, strict=True)]
 
-    def maps(self, image: NDArray[np.uint8]) -> list[Floats]:
-        """Map i, float32 H,W,C, is what op i makes: copied row by row out of the engine's real run of one image."""
+    def maps(self, image: NDArray[np.uint8]) -> list[Values]:
+        """Map i, H,W,C, is what op i makes, float32 or int16: copied row by row out of the engine's real run of one image."""
         with self._memory("keep all maps of an image"):
             return self._core.maps(np.ascontiguousarray(self._one(image)))
 
@@ -192,9 +193,9 @@ def binary_macs(program: Program, index: int) -> int:
 
 def kind_of(op: Op) -> str:
     """The words of an op's class: "binary conv", "max pool"; a real convolution of one channel each is "depth wise"."""
-    if isinstance(op, Conv) and op.groups == op.reads == op.offset.size:
+    if isinstance(op, FixedDepthwise) or (isinstance(op, Conv) and op.groups == op.reads == op.offset.size):
         return "depth wise"
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(op).__name__).lower()
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(op).__name__.removeprefix("Fixed")).lower()
 
 
 def _rgb(picture: Any) -> Image.Image:
