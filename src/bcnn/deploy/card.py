@@ -44,7 +44,9 @@ class Card:
     hardware: str  # that it was trained on
     trained: str  # the date it was started
     top1: float  # of the packed file in the engine, on the whole evaluation split
-    agreement: float | None  # share of those images on which engine and torch choose the same class; None: learned without torch
+    agreement: (
+        float | None
+    )  # share of those images on which engine and torch choose the same class; None: learned without torch
     confusion: list[list[int]]  # [true][predicted], by the engine
     engine: str  # instruction set of that measurement
     measured: str  # its date

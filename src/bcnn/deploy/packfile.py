@@ -87,7 +87,9 @@ def save(program: Program, path: str | Path, test_seeds: tuple[int, ...] = (0, 1
     if test_seeds:
         logits = [interpret(program, vector_image(seed, *program.shapes[0][:2])) for seed in test_seeds]
         tensors[LOGITS] = np.stack(logits).astype("<f4", copy=False)
-    tensors[PROGRAM] = _json({key: value for key, value in vars(text).items() if value is not False}, "ops, names or labels")
+    tensors[PROGRAM] = _json(
+        {key: value for key, value in vars(text).items() if value is not False}, "ops, names or labels"
+    )
     tensors[PROVENANCE] = _json(program.provenance, "provenance")
     rows = [*writer.digests, *(digest(_bytes(tensors.get(name))) for name in (LOGITS, PROGRAM, PROVENANCE))]
     tensors[HASHES] = np.frombuffer(b"".join(rows), np.uint8).reshape(-1, DIGEST)

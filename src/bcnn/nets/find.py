@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from bcnn.deploy.packfile import Sizes
+    from bcnn.program.program import Program
 
 Floats3 = tuple[float, float, float]
 MEAN: Floats3 = (0.485, 0.456, 0.406)  # of ImageNet, as most trained networks expect them
@@ -192,8 +193,14 @@ def _where(error: Exception, file: Path) -> str:
 
 def pack_found(found: Found, path: str | Path) -> Sizes:
     """Lower it and write it as a packed file."""
-    from bcnn import __version__
     from bcnn.deploy.packfile import save
+
+    return save(lower_found(found), path)
+
+
+def lower_found(found: Found) -> Program:
+    """What the engine runs of it."""
+    from bcnn import __version__
     from bcnn.nets.latent import weights_of
     from bcnn.program.lower import lower
 
@@ -203,8 +210,7 @@ def pack_found(found: Found, path: str | Path) -> Sizes:
             f"finish step 2 of the training before you lower it"
         )
     provenance = {**found.provenance, "packed_by": f"bcnn {__version__}"}
-    program = lower(found.module, found.mean, found.std, found.labels, found.crop, provenance, found.size)
-    return save(program, path)
+    return lower(found.module, found.mean, found.std, found.labels, found.crop, provenance, found.size)
 
 
 # --- options as text --------------------------------------------------------------------------------------------------
