@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -221,6 +220,13 @@ def evaluate(
         str, typer.Option(help="val, test or train folder to measure on; the usual one if not given.")
     ] = "",
     picture: Annotated[Path, typer.Option(help="Where the confusion matrix goes.")] = Path("confusion.png"),
+    classes: Annotated[str, typer.Option(help="Measure on images of these only: 'cat,dog'.")] = "",
+    mistakes: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write thumbnails of the mistakes there, the surest first.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="JSON: all scores and the confusion matrix; no picture.")
+    ] = False,
     strict_data: Annotated[bool, typer.Option("--strict-data", help="Stop at the first unreadable image.")] = False,
 ) -> None:
     """Measure a trained network: top-1, top-5, accuracy per class, confusion matrix. A packed file needs no torch.
@@ -229,42 +235,11 @@ def evaluate(
     Examples:
       bcnn eval imagenette --data PATH     the shipped model, on the data set's own split
       bcnn eval runs/digits --data digits
-      bcnn eval photos.bcnn --data photos --split test
+      bcnn eval photos.bcnn --data 'my photos' --split test --mistakes wrong
+      bcnn eval photos.bcnn --data photos --classes 'cat,dog' --json
     """
-    from rich.progress import Progress
-    from rich.table import Table
-
-    from bcnn.deploy import measure
+    from bcnn.cli.evaluation import show
 
     check_picture(picture, (".png",))
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task("measuring", total=None)
-        result = measure.measure(
-            model, data, split, strict_data, lambda count, total: bar.update(task, advance=count, total=total)
-        )
-    scores, classes = result.scores, result.classes
-    table = Table()
-    for title in ("class", "images", "recognised"):
-        table.add_column(title, justify="left" if title == "class" else "right")
-    for name, total, share in zip(classes, scores.confusion.sum(1), scores.per_class(), strict=True):
-        table.add_row(escape(name), str(total), "-" if share is None else f"{share:.1%}")
-    out.print(table)
-    out.print(
-        f"top-1 {scores.top1:.2%}, top-5 {scores.top5:.2%} over {scores.count:,} images ({result.how})", highlight=False
-    )
-    if card := result.card:
-        out.print(
-            f"recorded in the file: top-1 {card.top1:.2%} over {card.images:,} images of {escape(card.data)} "
-            f"({escape(card.engine)}, {escape(card.measured)})",
-            highlight=False,
-            soft_wrap=True,
-        )
-    for note in result.notes:
-        err.print(f"data: {escape(note)}", style="yellow", highlight=False, soft_wrap=True)
-    if find_spec("matplotlib") is None:  # an install for the engine alone
-        err.print("no picture of the confusion matrix: that needs matplotlib", style="yellow", highlight=False)
-        return
-    from bcnn.train import plots
-
-    plots.confusion(scores.confusion, classes).savefig(picture, dpi=110)
-    out.print(f"confusion matrix: {escape(str(picture))}", highlight=False, soft_wrap=True)
+    only = tuple(name.strip() for name in classes.split(",") if name.strip())
+    show(model, data, split, strict_data, only, mistakes, None if as_json else picture)

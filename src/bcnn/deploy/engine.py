@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from bcnn import _core, images
+from bcnn.deploy import card
 from bcnn.errors import UserError, nearest
 from bcnn.program.interpret import as_real
 from bcnn.program.ops import Conv, FixedDepthwise, Floats, Op, Values
 from bcnn.program.program import Program, at_most
 from bcnn.program.record import record
 
-Picture = NDArray[np.uint8] | Image.Image | str | Path  # what a person may hand over as one image
+Picture = NDArray[np.uint8] | Image.Image | str | Path | bytes  # what a person may hand over as one image
 MAX_THREADS = 256  # far above any machine this is for, far below what an operating system refuses
 
 
@@ -97,6 +98,23 @@ class Engine:
             self._core = _core.Engine(records, list(program.shapes), self.isa, threads, least_memory)
         at_most("bytes of an engine's memory", self.peak_memory, program.limits.arena_bytes)
 
+    def __repr__(self) -> str:
+        height, width, _ = self.program.shapes[0]
+        known = self.classes
+        last = (
+            f"{len(known)} classes ({', '.join(known[:3])}{', ...' if len(known) > 3 else ''})"
+            if known
+            else f"a map of {self.program.shapes[-1]}"
+        )
+        return f"<Engine: {height} x {width} image -> {last}; {len(self.program.ops)} ops, {self.isa}, threads {self.threads}>"
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes that it tells apart, or their numbers; without the one for none of them."""
+        if self.program.shapes[-1][:2] != (1, 1):
+            return ()
+        return card.classes(self.program) or tuple(str(number) for number in range(self.program.shapes[-1][2]))
+
     @property
     def peak_memory(self) -> int:
         """Bytes of feature maps and scratch while one image runs; weights and the image itself are not counted."""
@@ -119,7 +137,7 @@ class Engine:
         return logits if last[:2] == (1, 1) else logits.reshape(len(batch), *last)
 
     def __call__(self, pictures: Picture | Sequence[Picture]) -> Floats:
-        """Logits N,classes of one image (N = 1) or several: uint8 arrays H,W,3 or N,H,W,3, PIL images, paths, or a list of those."""
+        """Logits N,classes of one image (N = 1) or several: uint8 arrays H,W,3 or N,H,W,3, PIL images, paths, the bytes of a file, or a list of those."""
         return self.run(self.fit(pictures))
 
     def fit(self, pictures: Picture | Sequence[Picture]) -> NDArray[np.uint8]:
@@ -128,11 +146,11 @@ class Engine:
             if pictures.dtype == np.uint8 and pictures.shape[1:] == (*self.program.shapes[0][:2], 3):
                 return pictures
             pictures = list(pictures)
-        if isinstance(pictures, (np.ndarray, Image.Image, str, Path)):
+        if isinstance(pictures, (np.ndarray, Image.Image, str, Path, bytes)):
             pictures = [pictures]
         if not isinstance(pictures, Sequence):
             raise UserError(
-                f"cannot read images from {type(pictures).__name__}; give an array, a PIL image, a path or a list of those"
+                f"cannot read images from {type(pictures).__name__}; give an array, a PIL image, a path, bytes or a list of those"
             )
         size = self.program.shapes[0][:2]
         fitted = [images.fit(_rgb(picture), size, self.program.crop) for picture in pictures]
@@ -199,11 +217,13 @@ def kind_of(op: Op) -> str:
 
 
 def _rgb(picture: Any) -> Image.Image:
-    if isinstance(picture, (str, Path)):
+    if isinstance(picture, (str, Path, bytes)):
         return images.open_rgb(picture)
     if isinstance(picture, Image.Image):
         return images.rgb(picture)
     if isinstance(picture, np.ndarray) and picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3:
         return Image.fromarray(picture)
     got = f"{picture.dtype} {picture.shape}" if isinstance(picture, np.ndarray) else type(picture).__name__
-    raise UserError(f"cannot read an image from {got}; give a uint8 array H,W,3, a PIL image or a path")
+    raise UserError(
+        f"cannot read an image from {got}; give a uint8 array H,W,3, a PIL image, a path or the bytes of a file"
+    )

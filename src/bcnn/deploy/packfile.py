@@ -72,6 +72,7 @@ class Text:
     labels: list[str]
     crop: float
     test_seeds: list[int]
+    rejects: bool = False  # written only where it is true
 
 
 def save(program: Program, path: str | Path, test_seeds: tuple[int, ...] = (0, 1)) -> Sizes:
@@ -80,14 +81,16 @@ def save(program: Program, path: str | Path, test_seeds: tuple[int, ...] = (0, 1
         _words(list(words), what) for words, what in ((program.names, "names"), (program.labels, "labels"))
     )
     writer = Writer()
-    text = Text([writer.op(op) for op in program.ops], names, labels, program.crop, list(test_seeds))
+    text = Text([writer.op(op) for op in program.ops], names, labels, program.crop, list(test_seeds), program.rejects)
     tensors: dict[str, NDArray[Any]] = {
         name: np.frombuffer(b"".join(parts), DTYPES[name]) for name, parts in writer.streams.items()
     }
     if test_seeds:
         logits = [interpret(program, vector_image(seed, *program.shapes[0][:2])) for seed in test_seeds]
         tensors[LOGITS] = np.stack(logits).astype("<f4", copy=False)
-    tensors[PROGRAM] = _json(vars(text), "ops, names or labels")
+    tensors[PROGRAM] = _json(
+        {key: value for key, value in vars(text).items() if value is not False}, "ops, names or labels"
+    )
     tensors[PROVENANCE] = _json(program.provenance, "provenance")
     rows = [*writer.digests, *(digest(_bytes(tensors.get(name))) for name in (LOGITS, PROGRAM, PROVENANCE))]
     tensors[HASHES] = np.frombuffer(b"".join(rows), np.uint8).reshape(-1, DIGEST)
@@ -157,7 +160,7 @@ def _packed(container: Container, header: int, limits: Limits) -> Packed:
     reader = Reader(tensors)
     where = [f"op {index} ({name:.80})" for index, name in enumerate(names)]
     ops = tuple(reader.op(op, place, hashed) for op, place, hashed in zip(text.ops, where, rows, strict=False))
-    program = Program(ops, names, labels, text.crop, provenance, limits)
+    program = Program(ops, names, labels, text.crop, provenance, limits, text.rejects)
     reader.finish()
     hashes = dict(zip([*where, LOGITS, PROGRAM, PROVENANCE], (row.hex() for row in rows), strict=True))
     return Packed(program, *_tests(text, tensors.get(LOGITS), program), hashes, _sizes(tensors, header))

@@ -204,8 +204,14 @@ def pack_found(
     found: Found, path: str | Path, convert: Callable[[Program], Program] = lambda program: program
 ) -> Sizes:
     """Lower it and write it as a packed file, `convert`ed to other numbers first."""
-    from bcnn import __version__
     from bcnn.deploy.packfile import save
+
+    return save(convert(lower_found(found)), path)
+
+
+def lower_found(found: Found) -> Program:
+    """What the engine runs of it."""
+    from bcnn import __version__
     from bcnn.nets.latent import weights_of
     from bcnn.program.lower import lower
 
@@ -215,8 +221,7 @@ def pack_found(
             f"finish step 2 of the training before you lower it"
         )
     provenance = {**found.provenance, "packed_by": f"bcnn {__version__}"}
-    program = lower(found.module, found.mean, found.std, found.labels, found.crop, provenance, found.size)
-    return save(convert(program), path)
+    return lower(found.module, found.mean, found.std, found.labels, found.crop, provenance, found.size)
 
 
 # --- options as text --------------------------------------------------------------------------------------------------

@@ -58,6 +58,7 @@ class Program:
     )
     provenance: dict[str, Any] = field(default_factory=dict)  # config, recipe, measured accuracy: plain JSON data
     limits: Limits = Limits()
+    rejects: bool = False  # the last class means that the image shows none of the others, see `learn.none`
     shapes: tuple[Shape, ...] = field(init=False)  # of every map
 
     def __post_init__(self) -> None:
@@ -113,6 +114,10 @@ def _shapes(program: Program) -> tuple[Shape, ...]:
     labels = len(program.labels)
     if labels and shapes[-1][2] != labels:
         raise UserError(f"program has {labels} labels but its last map is {shapes[-1]}")
+    if not isinstance(program.rejects, bool) or (program.rejects and (labels < 2 or shapes[-1][:2] != (1, 1))):
+        raise UserError(
+            f"rejects is {program.rejects!r} with {labels} labels; it needs two or more, the last for none of them"
+        )
     return tuple(shapes)
 
 
