@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.markup import escape
-from rich.progress import Progress
+from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from bcnn.cli.app import err, out
@@ -18,26 +20,37 @@ if TYPE_CHECKING:
 
 
 def show(
-    model: str, data: str, split: str, strict: bool, only: tuple[str, ...], mistakes: Path | None, picture: Path | None
+    model: str,
+    data: str,
+    split: str,
+    strict: bool,
+    only: tuple[str, ...],
+    mistakes: Path | None,
+    picture: Path | None,
+    beside: str = "",
 ) -> None:
-    """Measure and print; without a `picture`, as JSON."""
+    """Measure and print; without a `picture`, as JSON. `beside` is another model, measured on the same images."""
     from bcnn.deploy import measure
     from bcnn.deploy import mistakes as thumbnails
 
     if mistakes is not None:
         thumbnails.check_folder(mistakes)
+    results = {}
     with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task("measuring", total=None)
-        result = measure.measure(
-            model, data, split, strict, lambda count, total: bar.update(task, advance=count, total=total), only
-        )
+        for each in filter(None, (model, beside)):
+            advance = partial(_advance, bar, bar.add_task(f"measuring {escape(each)}", total=None))
+            results[each] = measure.measure(each, data, split, strict, advance, only)
+    result = results[model]
     written = None if mistakes is None else thumbnails.write(result, mistakes)
     for note in result.notes:
         err.print(f"data: {escape(note)}", style="yellow", highlight=False, soft_wrap=True)
     if picture is None:
-        print(json.dumps(_data(result), indent=2, allow_nan=False))
+        more = {"beside": _beside(result, results[beside])} if beside else {}
+        print(json.dumps({**_data(result), **more}, indent=2, allow_nan=False))
         return
     _print(result)
+    if beside:
+        _print_beside(model, result, beside, results[beside])
     if written is not None:
         out.print(f"{written} mistakes, the surest first: {escape(str(mistakes))}", highlight=False, soft_wrap=True)
     if find_spec("matplotlib") is None:  # an install for the engine alone
@@ -47,6 +60,33 @@ def show(
 
     plots.confusion(result.scores.confusion, result.classes).savefig(picture, dpi=110)
     out.print(f"confusion matrix: {escape(str(picture))}", highlight=False, soft_wrap=True)
+
+
+def _advance(bar: Progress, task: TaskID, count: int, total: int) -> None:
+    bar.update(task, advance=count, total=total)
+
+
+def _beside(result: Result, other: Result) -> dict[str, Any]:
+    one, two = (np.concatenate(each.scores.predictions) for each in (result, other))
+    same = float(np.mean(one == two)) if len(one) == len(two) else None  # if they could read the same images
+    return {"top1": other.scores.top1, "numbers": other.numbers, "same_first_choice": same}
+
+
+def _print_beside(model: str, result: Result, beside: str, other: Result) -> None:
+    found = _beside(result, other)
+    table = Table("model", "numbers", "top-1")
+    for name, each in ((model, result), (beside, other)):
+        table.add_row(escape(name), each.numbers, f"{each.scores.top1:.2%}")
+    out.print(table)
+    if found["same_first_choice"] is not None:
+        out.print(f"The same first choice for {found['same_first_choice']:.2%} of the images.", highlight=False)
+    if {result.numbers, other.numbers} == {"float32", "int16"}:
+        out.print(
+            "That share is bounded by the network, not by the arithmetic: one flipped sign spreads, and a float network whose "
+            "parameters change by a millionth disagrees with itself as well. Judge by top-1.",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def _data(result: Result) -> dict[str, Any]:

@@ -227,6 +227,12 @@ def evaluate(
     as_json: Annotated[
         bool, typer.Option("--json", help="JSON: all scores and the confusion matrix; no picture.")
     ] = False,
+    beside: Annotated[
+        str,
+        typer.Option(
+            metavar="MODEL", help="Another model on the same images, such as the float file of an integer one."
+        ),
+    ] = "",
     strict_data: Annotated[bool, typer.Option("--strict-data", help="Stop at the first unreadable image.")] = False,
 ) -> None:
     """Measure a trained network: top-1, top-5, accuracy per class, confusion matrix. A packed file needs no torch.
@@ -237,9 +243,10 @@ def evaluate(
       bcnn eval runs/digits --data digits
       bcnn eval photos.bcnn --data 'my photos' --split test --mistakes wrong
       bcnn eval photos.bcnn --data photos --classes 'cat,dog' --json
+      bcnn eval small.bcnn --beside photos.bcnn --data photos
     """
     from bcnn.cli.evaluation import show
 
     check_picture(picture, (".png",))
     only = tuple(name.strip() for name in classes.split(",") if name.strip())
-    show(model, data, split, strict_data, only, mistakes, None if as_json else picture)
+    show(model, data, split, strict_data, only, mistakes, None if as_json else picture, beside)

@@ -41,6 +41,7 @@ class Result:
     notes: tuple[str, ...]  # what was decided about the data, and how many images could not be read
     card: card.Card | None = None  # what the file says about itself
     answers: tuple[Answer, ...] = ()  # of a packed file: for every image, in the order of the data set
+    numbers: str = "float32"
 
 
 def measure(
@@ -100,7 +101,9 @@ def measure_packed(
         raise UserError(f"none of the {len(photos)} evaluation images can be read")
     notes = (*found.notes, unreadable.summary()) if unreadable else found.notes
     how = f"engine, {engine.isa}"
-    return Result(scores, program.labels or found.classes, how, notes, card.of(program), tuple(answers))
+    return Result(
+        scores, program.labels or found.classes, how, notes, card.of(program), tuple(answers), program.numbers
+    )
 
 
 def _answers(
