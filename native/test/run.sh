@@ -31,7 +31,7 @@ for source in native/*.cpp native/kernels/*.cpp native/ops/*.cpp native/plan/*.c
     -o "$build/$mode-$(echo "${source%.cpp}" | tr / -).o" &
   jobs="$jobs $!"
 done
-for source in native/training/[dkp]*.cpp native/test/training_test.cpp; do
+for source in native/pool.cpp native/training/[dkp]*.cpp native/test/training_test.cpp; do
   # shellcheck disable=SC2086
   "$cxx" -std=c++17 -fno-trapping-math -fno-math-errno -Wall -Wextra -Wno-psabi -Wno-unknown-pragmas $flags -c "$source" \
     -o "$build/training-$mode-$(basename "$source" .cpp).o" &
