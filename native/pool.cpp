@@ -1,13 +1,12 @@
 #include "pool.h"
 
-#include <chrono>
+#include <cstdint>
 #include <system_error>
 
 namespace bcnn {
 namespace {
 
-constexpr int kPauses = 200;                         // a few microseconds
-constexpr std::chrono::microseconds kPatience(200);  // then other threads of this core get their turn, then sleep
+constexpr int kPauses = 200;  // a few microseconds; then other threads of this core get their turn, then sleep
 
 void pause() {
 #if defined(__x86_64__)
@@ -23,7 +22,7 @@ NoThread::NoThread(int number, int threads, const std::string& reason)
     : what_("cannot start thread " + std::to_string(number) + " of " + std::to_string(threads) + ": " + reason +
             "; ask for fewer threads") {}
 
-Pool::Pool(int threads) {
+Pool::Pool(int threads, Take take, std::chrono::microseconds patience) : take_(take), patience_(patience) {
     threads_.reserve(size_t(threads));
     for (int i = 1; i < threads; i++) {
         try {
@@ -54,7 +53,7 @@ void Pool::wait(const Ready& ready) {
         pause();
     }
     const auto begin = std::chrono::steady_clock::now();
-    while (std::chrono::steady_clock::now() - begin < kPatience) {
+    while (std::chrono::steady_clock::now() - begin < patience_) {
         if (ready()) return;
         std::this_thread::yield();
     }
@@ -84,7 +83,16 @@ void Pool::run(const std::vector<int>& pieces, const Work& work) {
         std::lock_guard<std::mutex> lock(mutex_);
         stage_count_ = int(pieces.size());
         stages_ = std::make_unique<Stage[]>(pieces.size());
-        for (int i = 0; i < stage_count_; i++) stages_[i].pieces = pieces[i];
+        const int shares = shares_of_stage_ = take_ == Take::share ? size() : 1;
+        shares_ = std::make_unique<Share[]>(pieces.size() * size_t(shares));
+        for (int i = 0; i < stage_count_; i++) {
+            stages_[i].pieces = pieces[i];
+            for (int s = 0; s < shares; s++) {
+                Share& share = shares_[size_t(i) * shares + s];
+                share.next = int(int64_t(pieces[i]) * s / shares);
+                share.end = int(int64_t(pieces[i]) * (s + 1) / shares);
+            }
+        }
         work_ = &work;
         open_ = true;
         job_++;
@@ -118,10 +126,13 @@ void Pool::wait_for_jobs(int thread) {
 void Pool::take_part(int thread) {
     for (int i = 0; i < stage_count_; i++) {
         Stage& stage = stages_[i];
-        for (int piece; (piece = stage.next++) < stage.pieces;) {
-            (*work_)(i, piece, thread);
-            if (++stage.done == stage.pieces) wake_sleepers();
+        int done = 0;
+        for (int s = 0; s < shares_of_stage_; s++) {  // its own first, then what others have left
+            Share& share = shares_[size_t(i) * shares_of_stage_ + (thread + s) % shares_of_stage_];
+            for (int piece; share.next < share.end && (piece = share.next++) < share.end; done++)
+                (*work_)(i, piece, thread);
         }
+        if (done && (stage.done += done) == stage.pieces) wake_sleepers();
         wait([&] { return stage.done == stage.pieces; });
     }
 }

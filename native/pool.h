@@ -1,4 +1,4 @@
-// Threads that wait for work, for one engine. A job is a sequence of stages, a stage a number of pieces that any thread may
+// Threads that wait for work, of one engine or of a training process. A job is a sequence of stages, a stage a number of pieces that any thread may
 // take; a stage begins when all pieces of the one before it are done. The caller takes part, so a job never waits for a
 // thread that has not woken up yet. Waiting threads spin briefly, since the next stage is microseconds away, then sleep,
 // since others may want the core.
@@ -7,6 +7,7 @@
 #include "web/alone.h"
 #else
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -34,7 +35,13 @@ class Pool {
 public:
     using Work = std::function<void(int stage, int piece, int thread)>;
 
-    explicit Pool(int threads);  // the caller's included; NoThread if one cannot be made
+    // Which piece of a stage a thread takes: the next one, or first those of its own share, which is the same of every stage. Shares
+    // keep what a thread has made in its own caches: between cores of one machine a line may take as long as from memory.
+    enum class Take { next, share };
+
+    // `threads`: the caller's included; NoThread if one cannot be made. `patience`: how long a thread waits before it sleeps.
+    explicit Pool(int threads, Take take = Take::next,
+                  std::chrono::microseconds patience = std::chrono::microseconds(200));
     ~Pool();
     Pool(const Pool&) = delete;
     Pool& operator=(const Pool&) = delete;
@@ -42,9 +49,15 @@ public:
     // work(stage, piece, thread) for every piece of every stage. One caller at a time.
     void run(const std::vector<int>& pieces, const Work& work);
 
+    int size() const { return int(threads_.size()) + 1; }
+
 private:
-    struct Stage {
-        std::atomic<int> next{0}, done{0};
+    struct alignas(64) Share {  // a cache line each: threads do not disturb each other
+        std::atomic<int> next{0};
+        int end = 0;
+    };
+    struct alignas(64) Stage {
+        std::atomic<int> done{0};
         int pieces = 0;
     };
     void wait_for_jobs(int thread);
@@ -62,7 +75,11 @@ private:
     std::atomic<unsigned> job_{0};  // counts jobs
     bool open_ = false;             // workers may still join the job
     std::atomic<int> inside_{0};    // workers that have
+    const Take take_;
+    const std::chrono::microseconds patience_;
     std::unique_ptr<Stage[]> stages_;
+    std::unique_ptr<Share[]> shares_;  // of every stage, one or one a thread
+    int shares_of_stage_ = 1;
     int stage_count_ = 0;
     const Work* work_ = nullptr;
 };

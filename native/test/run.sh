@@ -33,7 +33,7 @@ PYTHONPATH=src "$python" tests/native_vectors.py "$build/vectors"
 # The kernels take longest: they begin first.
 ls native/kernels/*.cpp native/ops/*.cpp native/plan/*.cpp native/[!b]*.cpp native/test/core_test.cpp |
   compile "" "-std=c++17 -ffp-contract=off -Wall -Wextra -Wno-maybe-uninitialized -Inative"
-ls native/training/[dkp]*.cpp native/test/training_test.cpp |
+ls native/pool.cpp native/training/[dkp]*.cpp native/test/training_test.cpp |
   compile training- "-std=c++17 -fno-trapping-math -fno-math-errno -Wall -Wextra -Wno-psabi -Wno-unknown-pragmas"
 # shellcheck disable=SC2086
 "$cxx" $flags "$build/$mode"-*.o -o "$build/$mode" -lpthread

@@ -52,7 +52,7 @@ struct Range {
 // How many pieces `count` equal units are worth: enough that threads which are interrupted do not keep the others waiting.
 BCNN_INLINE size_t shares(size_t count, int threads) { return threads == 1 ? 1 : least(count, 8 * size_t(threads)); }
 
-// Piece `i` of a stage that goes backwards through what a thread did in the stage before: see `run_stages` for its share.
+// Piece `i` of a stage that goes backwards through what a thread did in the stage before: see ../pool.h for its share.
 BCNN_INLINE size_t mirrored(size_t i, size_t pieces, size_t threads) {
     for (size_t t = 0; t < threads; t++) {
         const Range share(pieces, t, threads);
