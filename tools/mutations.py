@@ -51,7 +51,7 @@ MUTATIONS = (
     Mutation(LOOP, "or progress.batch > batches", "", RESUME, "damaged_progress"),
     # --- runs
     Mutation(
-        LOOP, "                progress.epochs_done,\n                self.batch,", "                0,\n                self.batch,",
+        LOOP, "                    progress.epochs_done,\n", "                    0,\n",
         "tests/test_train_loop.py", "every_epoch",
     ),
     Mutation("src/bcnn/data/augment.py", "generator(seed, 1, epoch)", "generator(seed, 1, 0)", "tests/test_train_loop.py", "every_epoch"),
