@@ -39,7 +39,10 @@ def write(folder: RunFolder) -> None:
     }
     for name, content in pictures.items():
         write_atomic(folder.path / f"{name}.png", content)
-    write_atomic(folder.path / "report.html", page(folder.read_info(), epochs, pictures).encode())
+    text = page(folder.read_info(), epochs, pictures)
+    write_atomic(
+        folder.path / "report.html", text.encode("utf-8", "backslashreplace")
+    )  # of names that are no text, too
 
 
 def shown(value: Any, form: str = "") -> str:
