@@ -152,10 +152,10 @@ HUGE = [
 @pytest.mark.parametrize("network", HUGE)
 def test_a_small_file_cannot_ask_for_much_memory(tmp_path, network, monkeypatch):
     path = tmp_path / "a.safetensors"
-    checkpoint.save(path, Checkpoint(network, "binary", {}, META))
+    checkpoint.save(path, Checkpoint(network, "binary", {"x": torch.zeros(1)}, META))
     assert path.stat().st_size < 4000
     monkeypatch.setattr(checkpoint.chosen, "build", None)  # it is not even begun
-    with pytest.raises(UserError, match=r"lacks tensors: its network has .* binary weights, the file 0 values in 0"):
+    with pytest.raises(UserError, match=r"lacks tensors: its network has .* binary weights, the file 1 values in 1"):
         checkpoint.load(path)
 
 
@@ -219,6 +219,16 @@ def test_what_no_image_can_be_prepared_with_is_one_sentence(tmp_path, change):
     forged(tmp_path / "a.safetensors", **change)
     with pytest.raises(UserError, match="damaged header"):
         checkpoint.read(tmp_path / "a.safetensors")
+
+
+@pytest.mark.parametrize("dtype", ["I6\x7f", "I" * 100_000, "\x1b[2J"])
+def test_what_safetensors_quotes_from_a_damaged_file_is_printable_and_short(tmp_path, dtype):
+    header = json.dumps({"x": {"dtype": dtype, "shape": [1], "data_offsets": [0, 4]}}, ensure_ascii=False).encode()
+    (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    with pytest.raises(UserError, match="is not a complete safetensors file") as error:
+        checkpoint.read(tmp_path / "a.safetensors")
+    assert str(error.value).isprintable()
+    assert len(str(error.value)) < 600
 
 
 def test_another_format_of_any_length_is_one_short_sentence(tmp_path):

@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -196,3 +198,12 @@ def test_evaluation_images_alone_are_enough_to_evaluate(tmp_path):
     assert len(sources.find(str(tmp_path), split="test", training=False).val) == 2
     with pytest.raises(UserError, match="no split 'other'"):
         sources.find(str(tmp_path), split="other", training=False)
+
+
+def test_files_whose_names_are_no_text_are_images_like_others(tmp_path):
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        for file in (b"a.png", b"\xff.png", b"c.png"):
+            Image.new("RGB", (4, 4)).save(os.path.join(os.fsencode(tmp_path / name), file), "PNG")
+    found = sources.find(str(tmp_path))
+    assert len(found.train) + len(found.val) == 6

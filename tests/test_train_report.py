@@ -72,6 +72,15 @@ def test_nothing_in_run_json_or_the_metrics_becomes_markup(tmp_path):
     assert page.count("&lt;script&gt;") > 20
 
 
+def test_a_name_of_bytes_that_are_no_text_is_written_out(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.write_info({**INFO, "command": "bcnn train --data \udcff"})
+    for record in RECORDS + UPDATES:
+        folder.log(record)
+    report.write(folder)
+    assert r"bcnn train --data \udcff" in (tmp_path / "report.html").read_text()
+
+
 def test_run_without_an_epoch_has_no_report(tmp_path):
     report.write(RunFolder(tmp_path))
     assert not list(tmp_path.iterdir())

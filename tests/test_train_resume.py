@@ -305,3 +305,9 @@ def test_resuming_with_another_number_of_processes_is_said(tmp_path, capsys):
     with pytest.raises(Stopped):
         train(None, folder, resume=True, stop_after=3)
     assert "began with 2 processes, goes on with 1: as good, but not the same bits" in capsys.readouterr().err
+
+
+def test_a_folder_whose_checkpoints_could_not_be_read_again_is_refused_at_once(tmp_path):
+    with pytest.raises(UserError, match=r"is no text \(UTF-8\); name another --out"):
+        train(tiny.config(), tmp_path / "run\udcff")
+    assert not list(tmp_path.iterdir())

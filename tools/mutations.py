@@ -51,7 +51,7 @@ MUTATIONS = (
     Mutation(LOOP, "or progress.batch > batches", "", RESUME, "damaged_progress"),
     # --- runs
     Mutation(
-        LOOP, "                progress.epochs_done,\n                self.batch,", "                0,\n                self.batch,",
+        LOOP, "                    progress.epochs_done,\n", "                    0,\n",
         "tests/test_train_loop.py", "every_epoch",
     ),
     Mutation("src/bcnn/data/augment.py", "generator(seed, 1, epoch)", "generator(seed, 1, 0)", "tests/test_train_loop.py", "every_epoch"),
@@ -78,7 +78,7 @@ MUTATIONS = (
     Mutation("src/bcnn/images.py", "get(ORIENTATION, 1) != 1", "get(ORIENTATION, 1) == 3", "tests/test_images.py", "exif"),
     Mutation("src/bcnn/cli/deploy.py", "if not all(math.isfinite(value) for _, value in likeliest)", "if False", "tests/test_cli_deploy.py", "overflow"),
     # --- threads
-    Mutation("native/pool.cpp", "    { std::lock_guard<std::mutex> lock(mutex_); }\n", "", "tests/test_pool.py", "wake_up"),
+    Mutation("native/pool.cpp", "        std::lock_guard<std::mutex> lock(mutex_);\n    }\n    changed_", "    }\n    changed_", "tests/test_pool.py", "wake_up"),
     Mutation("native/pool.cpp", "            end();  // a thread that", "            // a thread that", "tests/test_pool.py", "wake_up"),
     Mutation("src/bcnn/deploy/engine.py", '("", "std::bad_alloc")', '("",)', "tests/test_native_failures.py"),
 )  # fmt: skip

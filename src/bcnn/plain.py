@@ -61,6 +61,13 @@ def shown(value: Any, most: int = 200) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
+def told(error: Exception, most: int = 300) -> str:
+    """What another library says of a file: printable and of a length that fits a sentence, whatever it quotes from the file."""
+    text = str(error)
+    text = text if text.isprintable() else ascii(text)[1:-1]
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
 def _build(cls: Any, data: Any, path: str, where: str, readers: Readers) -> Any:
     place = path or where
     data = known_keys(data, cls, place)

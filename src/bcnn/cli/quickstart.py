@@ -119,7 +119,7 @@ def quickstart(
         drawn.read_bytes(),
         quickstart_shipped.section(known),
     )
-    write_atomic(folder / "index.html", page(found).encode())
+    write_atomic(folder / "index.html", page(found).encode("utf-8", "backslashreplace"))
     out.print(f"open {folder / 'index.html'} in a browser; next: bcnn info {packed}", highlight=False, soft_wrap=True)
 
 

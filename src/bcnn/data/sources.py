@@ -97,7 +97,7 @@ def split_off(images: Images, share: float) -> tuple[Images, Images]:
 
     A class keeps at least one image, and gives at least one if it has two.
     """
-    digests = np.array([hashlib.sha256(key.encode()).hexdigest() for key in images.keys()])  # noqa: SIM118 (not a dict)
+    digests = np.array([hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest() for key in images.keys()])  # noqa: SIM118 (not a dict)
     off = np.zeros(len(images), dtype=np.bool_)
     for label in np.unique(images.labels):
         members = np.flatnonzero(images.labels == label)

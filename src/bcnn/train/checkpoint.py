@@ -30,7 +30,7 @@ from bcnn.files import digest, write_atomic
 from bcnn.nets import chosen, latent
 from bcnn.nets.bcnn import Network
 from bcnn.nets.config import NetworkConfig
-from bcnn.plain import shown
+from bcnn.plain import shown, told
 from bcnn.program.program import SMALLEST_CROP
 from bcnn.train.transfer import check_state, transfer
 
@@ -227,11 +227,11 @@ def _read(path: Path) -> Checkpoint:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
     except safetensors.SafetensorError as error:
-        raise UserError(f"{path} is not a complete safetensors file: {error}") from None
+        raise UserError(f"{path} is not a complete safetensors file: {told(error)}") from None
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
         if isinstance(error, UserError):
             raise
-        raise UserError(f"{path} has a damaged header: {error}") from None
+        raise UserError(f"{path} has a damaged header: {told(error)}") from None
 
 
 def _check_hashes(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> None:

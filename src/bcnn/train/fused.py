@@ -23,6 +23,12 @@ from bcnn.train import fused_autograd as autograd
 from bcnn.train.fused_autograd import native
 
 _modules: Any = nn.modules.module  # torch gives its global hooks no types
+HOOKS = (
+    "backward_pre",
+    "backward",
+    "forward_pre",
+    "forward",
+)  # that all modules call; torch 2.6 has no question for them
 
 enabled = os.environ.get("BCNN_FUSED", "1") != "0"
 
@@ -62,7 +68,7 @@ def _observed() -> bool:
         or torch._C._len_torch_function_stack()
         or torch._C._functorch.peek_interpreter_stack() is not None
         or torch.autograd.forward_ad._current_level >= 0
-        or _modules._has_any_global_hook()
+        or any(getattr(_modules, f"_global_{hooks}_hooks") for hooks in HOOKS)
     )
 
 

@@ -52,7 +52,10 @@ def write(folder: RunFolder) -> None:
             about = {}
     for name, content in pictures.items():
         write_atomic(folder.path / f"{name}.png", content)
-    write_atomic(folder.path / "report.html", page(folder.read_info(), epochs, pictures, about).encode())
+    text = page(folder.read_info(), epochs, pictures, about)
+    write_atomic(
+        folder.path / "report.html", text.encode("utf-8", "backslashreplace")
+    )  # of names that are no text, too
 
 
 def shown(value: Any, form: str = "") -> str:

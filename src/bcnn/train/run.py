@@ -66,6 +66,10 @@ class RunFolder:
 
     def make(self) -> None:
         try:
+            str(self.path.resolve()).encode()
+        except UnicodeEncodeError:  # checkpoints could be written there, but safetensors could not read them again
+            raise UserError(f"the path of {self.path} is no text (UTF-8); name another --out") from None
+        try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot make the run folder {self.path}: {error.strerror}; name another --out") from None
