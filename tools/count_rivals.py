@@ -61,12 +61,12 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="all if none is given")
     parser.add_argument("--check", action="store_true", help="compare with the file instead of writing it")
     arguments = parser.parse_args()
-    stored = json.loads(rivals.FILE.read_text(encoding="utf-8")) if rivals.FILE.exists() else {}
     different = []
     for name in arguments.names or NAMES:
         began = time.monotonic()
         made = rivals.to_plain(counted(name))
         gc.collect()  # recorded passes hold gigabytes, and hold each other
+        stored = json.loads(rivals.FILE.read_text(encoding="utf-8")) if rivals.FILE.exists() else {}
         if json.loads(json.dumps(made)) != stored.get(name):
             different.append(name)
         stored[name] = made
