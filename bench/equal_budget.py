@@ -152,7 +152,9 @@ def collect(out: Path) -> None:
                     "epochs": RunFolder(path).read_metrics("epoch"),
                 }
         if rates or seeds:
-            records[name] = {**facts_of(entry), "rates": rates, "seeds": seeds, "scaled": entry.scaled}
+            before = records.get(name, {})
+            known = before if before.get("network") == chosen.to_plain(entry.network) else facts_of(entry)
+            records[name] = {**known, "rates": rates, "seeds": seeds, "scaled": entry.scaled}
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(RESULTS, (json.dumps(records, indent=1) + "\n").encode())
     rivals_page.write()

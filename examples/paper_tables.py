@@ -20,9 +20,12 @@ def main() -> int:
     marks = []
     for table in tables():
         out.print(to_rich(table, labels=1 if table.header[0] == "Item" else 2), "")
-        marks += [row[-1] for row in table.rows if row[-1]]  # the last column: "yes" or "NO", empty for rows of rivals
-    equal = marks.count("yes")
-    out.print(f"{equal} of {len(marks)} rows equal the printed ones to the last digit\n")
+        if table.header[-1] == "equal":  # yes, NO, or cut, where the paper cut what it should have rounded
+            marks += [row[-1] for row in table.rows if row[-1]]
+    equal = marks.count("yes") + marks.count("cut")
+    out.print(
+        f"{equal} of {len(marks)} rows equal the printed ones to the last digit, {marks.count('cut')} of them where the paper cut one\n"
+    )
 
     # Table 5 goes on: a config is data, so any other network is one replaced field away.
     paper = preset("imagenet")

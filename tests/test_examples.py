@@ -98,7 +98,7 @@ def test_video_without_opencv_says_what_to_install(run, model, monkeypatch):
 
 def test_paper_tables_come_out_to_the_last_digit(run):
     output = run("paper_tables.py")
-    assert "16 of 16 rows equal" in output
+    assert "24 of 24 rows equal" in output
     assert "2.28 MB of parameters,  131.28 normalised MOPs/2" in output
 
 

@@ -20,10 +20,12 @@ import torch
 from bcnn.count import rivals
 from bcnn.count.audit import AuditReport, audit
 from bcnn.count.captured import NORMS, count_graph
+from bcnn.count.counts import Counts
 from bcnn.count.rivals import Products, Rival
 from bcnn.files import write_atomic
 from bcnn.graph.capture import Graph, capture
 from bcnn.nets.find import find
+from bcnn.nets.latent import latents
 from bcnn.nets.registry import ARCHITECTURES
 
 NAMES = tuple(name for name, each in ARCHITECTURES.items() if each.size == (224, 224) and each.network_config is None)
@@ -33,7 +35,9 @@ def counted(name: str) -> Rival:
     found = find(name)
     image = torch.randn(1, 3, *found.size, generator=torch.Generator().manual_seed(0))
     graph = capture(found.module, image)
-    counts = count_graph(graph, name).counts
+    # Bits that are stored: ABC-Net has several bases of each latent tensor.
+    more = sum(layer.signs().numel() - layer.weight.numel() for _, layer in latents(found.module))
+    counts = count_graph(graph, name).counts + Counts(binary_params=more)
     report = audit(found.module, image)
     vector = sum(op.macs for op in report.vector if op.bits != (1, 1))
     return Rival(name, counts, absorbed(graph), products(report), vector)
@@ -61,12 +65,12 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="all if none is given")
     parser.add_argument("--check", action="store_true", help="compare with the file instead of writing it")
     arguments = parser.parse_args()
-    stored = json.loads(rivals.FILE.read_text(encoding="utf-8")) if rivals.FILE.exists() else {}
     different = []
     for name in arguments.names or NAMES:
         began = time.monotonic()
         made = rivals.to_plain(counted(name))
         gc.collect()  # recorded passes hold gigabytes, and hold each other
+        stored = json.loads(rivals.FILE.read_text(encoding="utf-8")) if rivals.FILE.exists() else {}
         if json.loads(json.dumps(made)) != stored.get(name):
             different.append(name)
         stored[name] = made

@@ -66,7 +66,7 @@ def whole_way(name: str) -> dict[str, Any]:
 
 def cost(name: str) -> tuple[int, int, str]:
     """Small images first, few MACs first: what is wrong everywhere shows soon."""
-    size, counted = ARCHITECTURES[name].size, rivals().get(name)
+    size, counted = ARCHITECTURES[name].size, rivals().get(name.removesuffix("-cifar"))
     macs = counted.counts.binary_macs + 8 * counted.counts.real_macs if counted else 0  # the interpreter's own prices
     return size[0] * size[1], macs, name
 

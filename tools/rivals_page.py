@@ -247,8 +247,8 @@ the engine skips such taps and stays exact, so these convolutions run as bits, b
 ## Counts
 
 By the rules of the paper's Tables 4 and 5, for one image: parameters in MB are int8 real and 1-bit binary ones, normalised operations are binary MACs / 64 + real MACs + element-wise / 2.
-The scale of a filter counts as part of the batch norm behind it where there is one. `bcnn tables` shows which rules the printed rows of MeliusNet and ReActNet follow. ABC-Net stores
-one latent tensor for its five bases: its binary parameters, once packed, are five times as many. The first layer of BNN has weights of one bit, but reads a real image: they are counted as real.
+The scale of a filter counts as part of the batch norm behind it where there is one. `bcnn tables` shows which rules the printed rows of MeliusNet and ReActNet follow. Binary
+parameters are bits that are stored: all bases of ABC-Net. The first layer of BNN has weights of one bit, but reads a real image: they are counted as real.
 
 {counted(found)}
 ## Times

@@ -254,7 +254,7 @@ def networks() -> None:
 
 @app.command("tables")
 def show_tables(markdown: MarkdownOption = False, csv: CsvOption = False) -> None:
-    """Tables 2 to 5 of the paper: our counts beside the printed values.
+    """Tables 2 to 5 of the paper: our counts beside the printed values, of its rivals too, and the networks that sec. 6.3 only names.
 
     \b
     Examples:

@@ -64,8 +64,8 @@ def xnornet_alexnet() -> TrainConfig:
 def xnornetpp_r18() -> TrainConfig:
     """XNOR-Net++ on ImageNet: Adam 1e-3, a tenth at a time, 80 epochs. Published: 57.1 %.
 
-    Reading: no code was released and its epochs of decay are not known to us; here 40, 60 and 70, as Real-to-Binary Net of the same
-    authors. Batch 256 is ours.
+    Reading: no code was released and its epochs of decay are not known to us; here 40, 60 and 70, as in Real-to-Binary
+    Net, with which it shares authors. Batch 256 is ours.
     """
     step = Step(
         name="binary", weights="binary", warmup=0, epochs=80, lr=1e-3, weight_decay=0.0, decay="steps", drops=TENTHS
