@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import samples
 import standins
-from bcnn.cli import deploy  # noqa: F401  (importing it adds its verbs)
+from bcnn.cli import deploy, predict  # noqa: F401  (importing them adds their verbs)
 from bcnn.cli.app import app
 from bcnn.deploy import packfile
 from bcnn.errors import UserError

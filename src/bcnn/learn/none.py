@@ -29,16 +29,30 @@ def strangeness(x: Floats) -> Floats:
     return total * np.float32(1 / x.shape[1])
 
 
-def from_known(decoder: Decoder, held_out: Floats, lost: float = LOST) -> Decoder:
-    """The decoder with one more feature, s, and one more class; `lost` of the held-out photos fall into it."""
-    largest = decoder(held_out).max(axis=1)
-    apart = largest - GAIN * strangeness(held_out)[:, 0].astype(np.float64)
-    bias = float(np.quantile(apart, lost))  # GAIN s + b > largest where `apart` < b
+def from_known(decoder: Decoder, b: float) -> Decoder:
+    """The decoder with one more feature, s, and one more class, of the logit GAIN s + b."""
     d, c = decoder.weight.shape
     weight: Doubles = np.zeros((d + 1, c + 1))
     weight[:d, :c] = decoder.weight
     weight[d, c] = GAIN
-    return Decoder(weight, np.append(decoder.bias, bias))
+    return Decoder(weight, np.append(decoder.bias, b))
+
+
+def threshold(decoder: Decoder, held_out: Floats, lost: float = LOST) -> float:
+    """The b with which `lost` of the held-out photos are called none of these."""
+    return float(np.quantile(_apart(decoder, held_out), lost))
+
+
+def threshold_of_few(decoder: Decoder, photos: Floats) -> float:
+    """The same for some ten photos, of which no twentieth can be counted: two deviations, as if they were normally distributed."""
+    apart = _apart(decoder, photos)
+    return float(apart.mean() - 2 * apart.std())
+
+
+def _apart(decoder: Decoder, x: Floats) -> Doubles:
+    """GAIN s + b > largest logit where this is less than b."""
+    found: Doubles = decoder(x).max(axis=1) - GAIN * strangeness(x)[:, 0].astype(np.float64)
+    return found
 
 
 def from_others(x: Floats, y: Labels, others: Floats, penalty: float, classes: int) -> Decoder:
