@@ -79,7 +79,7 @@ def test_pack_of_a_network_with_real_weights_says_what_to_do(tmp_path, monkeypat
 
 
 def test_info_shows_ops_sizes_and_provenance(model):
-    text = run("info", model).output
+    text = run("info", model, "--all").output
     sizes = packfile.open_packed(model).sizes
     rows = [sizes.binary_weights, sizes.real_parameters, sizes.indices, sizes.test_logits]
     rows += [sizes.header - sizes.provenance, sizes.provenance]
