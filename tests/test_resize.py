@@ -41,7 +41,7 @@ def test_a_pool_that_halves_a_small_map_still_halves():
 
 
 def test_what_is_fixed_to_one_size_is_refused_by_name():
-    with pytest.raises(UserError, match=r"cannot read images of 9 x 9: op 7 \(Concat .*it was made for 8 x 8"):
+    with pytest.raises(UserError, match=r"cannot read images of 9 x 9: op \d+ .*it was made for 8 x 8"):
         resized(samples.every_op(), 9, 9)
     flat = samples.program(
         ops.Conv(0, 3, np.ones((4, 4, 3, 2), np.float32), np.zeros(2, np.float32), ops.Window((4, 4)))
