@@ -5,7 +5,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import photos
-from bcnn.cli import learn, predict, train  # noqa: F401  (importing them adds their verbs)
+from bcnn.cli import deploy, learn, models, predict, train  # noqa: F401  (importing them adds their verbs)
 from bcnn.cli.app import app
 from bcnn.deploy import card, packfile
 from bcnn.errors import UserError
@@ -127,7 +127,7 @@ def test_photos_of_other_kinds_are_read_too(data):
 
 
 def test_help_has_examples_that_every_shell_takes():
-    for verb in ("learn", "predict", "eval"):
+    for verb in ("learn", "predict", "eval", "pack", "info", "verify", "models"):
         text = run(verb, "--help").output
         for line in (line for line in text.splitlines() if line.strip().startswith("bcnn ")):
             bare = "".join(part for index, part in enumerate(line.split("'")) if index % 2 == 0)
