@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import samples
 import standins
-from bcnn.cli import deploy  # noqa: F401  (importing it adds its verbs)
+from bcnn.cli import deploy, predict  # noqa: F401  (importing them adds their verbs)
 from bcnn.cli.app import app
 from bcnn.deploy import packfile
 from bcnn.errors import UserError
@@ -79,7 +79,7 @@ def test_pack_of_a_network_with_real_weights_says_what_to_do(tmp_path, monkeypat
 
 
 def test_info_shows_ops_sizes_and_provenance(model):
-    text = run("info", model).output
+    text = run("info", model, "--all").output
     sizes = packfile.open_packed(model).sizes
     rows = [sizes.binary_weights, sizes.real_parameters, sizes.indices, sizes.test_logits]
     rows += [sizes.header - sizes.provenance, sizes.provenance]

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw
 from typer.testing import CliRunner
 
 import bcnn
-from bcnn.cli import bench, deploy, models, train  # noqa: F401  (importing them adds their verbs)
+from bcnn.cli import bench, deploy, models, predict, train  # noqa: F401  (importing them adds their verbs)
 from bcnn.cli.app import app
 from bcnn.count.counts import count
 from bcnn.deploy import card, packfile, shipped

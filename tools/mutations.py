@@ -76,7 +76,7 @@ MUTATIONS = (
     Mutation("src/bcnn/images.py", "if pixels > LARGE:", "if pixels >= LARGE:", "tests/test_images.py", "ordinary"),
     Mutation("src/bcnn/images.py", "> max(WHOLE, 4 * width * height)", "> (1 << 60)", "tests/test_images.py", "early_cut or cost_little"),
     Mutation("src/bcnn/images.py", "get(ORIENTATION, 1) != 1", "get(ORIENTATION, 1) == 3", "tests/test_images.py", "exif"),
-    Mutation("src/bcnn/cli/deploy.py", "if not all(math.isfinite(value) for _, value in likeliest)", "if False", "tests/test_cli_deploy.py", "overflow"),
+    Mutation("src/bcnn/cli/predict.py", "if not all(math.isfinite(value) for _, value in likeliest)", "if False", "tests/test_cli_deploy.py", "overflow"),
     # --- threads
     Mutation("native/pool.cpp", "        std::lock_guard<std::mutex> lock(mutex_);\n    }\n    changed_", "    }\n    changed_", "tests/test_pool.py", "wake_up"),
     Mutation("native/pool.cpp", "            end();  // a thread that", "            // a thread that", "tests/test_pool.py", "wake_up"),

@@ -292,7 +292,7 @@ def level_table(program: Program) -> Table:
     table = Table(
         title=f"{len(program.ops)} ops, by the size of their maps", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1)
     )
-    for heading in ("ops", "from", "to", "H,W", "channels"):
+    for heading in ("ops", "first layer", "H,W", "channels"):
         table.add_column(heading, no_wrap=True)
     for heading in ("bits", "reals"):
         table.add_column(heading, no_wrap=True, justify="right")
@@ -304,10 +304,9 @@ def level_table(program: Program) -> Table:
         bits = sum(count.binary_params for count in counts[first:end])
         reals = sum(array.size for op in program.ops[first:end] for array in op.arrays() if array.dtype == "float32")
         height, width, channels = program.shapes[end - 1]
-        last = escape(program.names[end - 1]) if end - first > 1 else ""
-        number = f"{first}-{end - 1}" if last else str(first)
+        number = f"{first}-{end - 1}" if end - first > 1 else str(first)
         table.add_row(
-            number, escape(program.names[first]), last, f"{height},{width}", str(channels), f"{bits:,}", f"{reals:,}"
+            number, escape(program.names[first]), f"{height},{width}", str(channels), f"{bits:,}", f"{reals:,}"
         )
         first = end
     return table

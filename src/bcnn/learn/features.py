@@ -36,7 +36,8 @@ def features(program: Program, height: int, width: int) -> Program:
     A file that was learned this way has the same features as what it was learned from.
     """
     ends = levels(program)
-    body = Program(program.ops[: ends[-1] + 1], program.names[: ends[-1] + 1], (), program.crop, {}, program.limits)
+    cut = slice(ends[-1] + 1)
+    body = replace(program, ops=program.ops[cut], names=program.names[cut], labels=(), provenance={}, rejects=False)
     body = resized(body, height, width)
     ops: list[Op] = list(body.ops)
     names, pooled = list(body.names), []

@@ -89,7 +89,7 @@ def learn(source: Source, wishes: Wishes, data: str, progress: Progress = lambda
         decoder = _path(x, train.y, penalty, classes)
         if wishes.none:
             held = read(reader, source.val, unreadable, "reading held-out photos", progress)
-            decoder = none.from_known(decoder, scale(held.x))
+            decoder = none.from_known(decoder, none.threshold(decoder, scale(held.x)))
     rejects = bool(wishes.none or wishes.others)
     labels = (*labels, none.NAME) if rejects else labels
     program = put_on(reader, Head(scale, decoder, rejects), labels, {})
@@ -148,10 +148,11 @@ def add(start: str, name: str, photos: Images, strict: bool = False, progress: P
         known = Decoder(head.decoder.weight[:d, :classes], head.decoder.bias[:classes])
         decoder = memory.add(kept, known, x)
         kept = memory.joined(kept, memory.remember(x, np.zeros(len(x), np.int64), 1))
-        if old.rejects:  # the same threshold for one class more
-            weight = np.zeros((d + 1, classes + 2))
-            weight[:d, :-1], weight[:, -1] = decoder.weight, head.decoder.weight[:, -1]
-            decoder = Decoder(weight, np.append(decoder.bias, head.decoder.bias[-1]))
+        if old.rejects:  # photos of a new class are strange to the old ones: the threshold rises until they pass
+            own = read(reader, held_out, unreadable, "reading held-out photos", progress)
+            both = np.concatenate([x, head.scale(own.x)])
+            b = min(float(head.decoder.bias[-1]), none.threshold_of_few(decoder, both))
+            decoder = none.from_known(decoder, b)
     program = put_on(reader, Head(head.scale, decoder, old.rejects), labels, {})
     held = Images(held_out.items, np.full(len(held_out), classes, np.int64))
     scores = measured(program, held, unreadable, progress)

@@ -22,7 +22,7 @@ from bcnn.program.program import Program
 KEY = "memory"
 CENTRES = 4  # a class
 STEP = np.float32(1 / 16)  # of stored values: features have deviation 1, so +-8 deviations are kept
-TURNS = 20  # of k-means; it stands still before that
+TURNS = 20  # of k-means at most
 # Of the fit that adds a class. The decoder as it was pulls at the new one, so this is how much of it is kept: of 1, 0.3 and 0.1 the best.
 PENALTY = 1.0
 
