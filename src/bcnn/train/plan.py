@@ -25,6 +25,7 @@ from bcnn.nets import chosen, latent
 from bcnn.train import adam, begin, budget, fused, recipes
 from bcnn.train.config import Step, TrainConfig
 from bcnn.train.eta import FORWARD, duration
+from bcnn.train.loop import FIT_IMAGES, FIT_SHARE
 
 # The shipped model that a run starts from unless told otherwise: the first of these that is there.
 STARTS = ("tinyimagenet", "imagenette")
@@ -33,6 +34,7 @@ MEASURED = 1.5  # seconds of updates at each size
 OPENING = 0.06  # of the time: imports, reading and decoding images, fitting the decoder
 EPOCHS = 24  # at least so many, shorter than the data set if need be: the plan is corrected after each
 EVALUATIONS = 5  # over the run
+ENGINE = 0.05  # of a training image's time that evaluating one takes in the engine
 LEAST = 0.5  # minutes: below, opening and closing take all there is
 
 
@@ -133,6 +135,7 @@ def _tuned(
         batch=BATCH,
         part=0,
         init=init,
+        evaluate_with="engine",
         minutes=minutes,
         pack=True,
     )
@@ -161,9 +164,9 @@ def _from_scratch(
 
 
 def _passes(seconds: float, speed: float, source: Source) -> float:
-    """Over the training images, when `EVALUATIONS` of the others are paid for."""
-    evaluating = EVALUATIONS * FORWARD * len(source.val) / speed
-    return max(0.0, seconds - evaluating) * speed / len(source.train)
+    """Over the training images, when `EVALUATIONS` of the others, and a pass that fits the decoder, are paid for."""
+    forward = EVALUATIONS * ENGINE * len(source.val) + FORWARD * min(FIT_IMAGES, len(source.train))
+    return max(0.0, seconds - min(forward / speed, FIT_SHARE * seconds)) * speed / len(source.train)
 
 
 def _finish(config: TrainConfig, source: Source, passes: float, lines: list[str]) -> Plan:
