@@ -172,7 +172,7 @@ class Trainer:
             return
         size = self.config.crop_size(self.config.steps[0])
         images = min(FIT_IMAGES, len(self.data.train))
-        # In the first process: the others get the same network from it when they join, and the same seed leads them here.
+        # Every process does the same: the images of all, so that all have one network.
         batches = self.data.train_batches(0, self.batch, self.config.seed, size=size, images=images)
         if start.packed:
             first = next(self.data.train_batches(0, self.batch, self.config.seed, size=size)).x[:CALIBRATION_IMAGES]
