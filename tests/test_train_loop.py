@@ -49,6 +49,20 @@ def test_run_folder_keeps_config_versions_seed_command_and_results(finished):
     assert list(kept["accuracy"]) == ["step1", "step2"]
 
 
+def test_steps_of_binary_weights_can_be_measured_in_the_engine(finished, tmp_path):
+    """The same weights: the engine's accuracy is torch's but for roundings that flip a sign."""
+    _, info = finished
+    other = train(tiny.config(meter_every=2, evaluate_with="engine"), tmp_path / "run")
+    assert other["accuracy"]["step1"] == info["accuracy"]["step1"]
+    assert abs(other["accuracy"]["step2"] - info["accuracy"]["step2"]) < 0.01
+
+
+def test_an_epoch_can_be_shorter_than_the_data_set(tmp_path):
+    train(tiny.config(steps=short().steps, epoch_images=600), tmp_path / "run")
+    (record,) = RunFolder(tmp_path / "run").read_metrics("epoch")
+    assert record["updates"] == 2
+
+
 def test_loss_falls_in_both_steps(finished):
     folder, info = finished
     epochs = folder.read_metrics("epoch")

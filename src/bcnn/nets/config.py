@@ -32,7 +32,7 @@ class Level:
 
     >>> import bcnn
     >>> bcnn.NetworkConfig(name="small", image_size=(32, 32), classes=3, levels=(bcnn.Level(blocks=2),)).stride
-    4
+    2
     """
 
     blocks: int = 1

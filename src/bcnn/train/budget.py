@@ -8,11 +8,13 @@ takes longer or shorter than there is time, the epochs left of all steps are sca
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from bcnn.train.config import Step
 
+T = TypeVar("T")
 TOLERANCE = 0.03  # a smaller difference is left alone: the machine's next epoch differs as much
 
 
@@ -31,6 +33,14 @@ class Budget:
 
     def left(self) -> float:
         return self.began + self.seconds - self.closing - self.clock()
+
+    def at_most(self, share: float, items: Iterable[T]) -> Iterator[T]:
+        """The items, until they have taken that share of the time left; at least one."""
+        until = self.clock() + share * self.left()
+        for item in items:
+            yield item
+            if self.clock() > until:
+                return
 
     def start_epochs(self) -> None:
         """Training begins here: what came before is spent, and is no part of an epoch."""

@@ -126,6 +126,7 @@ class TrainConfig:
         0  # of torch on a CPU, 0: its own choice. Small maps gain nothing from several, and lose on a busy machine
     )
     evaluate_every: int = 1  # epochs between two evaluations; the last epoch of a step always has one
+    evaluate_with: Literal["torch", "engine"] = "torch"  # engine: steps of binary weights are measured as they will run
     meter_every: int = 20  # updates between two looks at the latent weights
     save_seconds: float = 600.0  # between two checkpoints inside an epoch; every epoch ends with one
     tensorboard: bool = True

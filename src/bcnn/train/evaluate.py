@@ -1,4 +1,7 @@
-"""A torch network over an evaluation split -> `Scores`. In float32, every image exactly once."""
+"""A torch network over an evaluation split -> `Scores`. In float32, every image exactly once.
+
+Either in torch, or lowered and in the engine: what will run in the end, and some ten times as fast.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from bcnn.scores import Scores
 from bcnn.train import distributed
 
 BATCH = 256
+ENGINE_BATCH = 32  # images between two signs of life
 CPU_PIXELS = 1 << 15  # a thread
 
 
@@ -46,7 +50,40 @@ def evaluate(
             on_images(len(part.y))
     finally:
         network.train(training)
-    if world > 1:
+    return summed(scores, device)
+
+
+def evaluate_packed(
+    network: nn.Module,
+    data: Data,
+    device: str = "cpu",
+    on_images: Callable[[int], object] = lambda count: None,
+    on_logits: Callable[[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]], object] | None = None,
+) -> Scores:
+    """The same by the engine, of a network whose weights are binary. Its mode is left as it was."""
+    from bcnn.deploy.engine import Engine
+    from bcnn.program.lower import lower
+
+    rank, world = distributed.rank_world()
+    scores = Scores.of(len(data.classes))
+    training = network.training
+    try:
+        program = lower(network.eval(), data.mean, data.std, size=data.size)
+    finally:
+        network.train(training)
+    engine = Engine(program)
+    for pixels, index in data.val_pixels(ENGINE_BATCH, rank, world):
+        logits, y = engine.run(pixels.numpy()), data.val.labels[index]
+        scores.add(logits, y)
+        on_images(len(y))
+        if on_logits is not None:
+            on_logits(index, logits, y)
+    return summed(scores, device)
+
+
+def summed(scores: Scores, device: str) -> Scores:
+    """Of all processes."""
+    if distributed.rank_world()[1] > 1:
         counts = torch.from_numpy(scores.confusion).to(device)
         sums = torch.tensor([scores.top5_hits, scores.loss_sum], dtype=torch.float64, device=device)
         distributed.sum_(counts, sums)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from bcnn.train.budget import Budget
 from bcnn.train.config import Step, TrainConfig
 from bcnn.train.eta import Eta
 from bcnn.train.evaluate import batch_size as evaluation_batch
-from bcnn.train.evaluate import evaluate
+from bcnn.train.evaluate import evaluate, evaluate_packed
 from bcnn.train.interrupt import Interrupt, Stopped
 from bcnn.train.portrait import Mistakes
 from bcnn.train.rebuild import calibrate
@@ -41,6 +41,7 @@ Callback = Callable[[dict[str, Any]], object]  # gets every record of metrics.js
 METER_IMAGES = 64  # evaluation images that the activity meters look at
 CALIBRATION_IMAGES = 64  # that batch norm's statistics are measured on: those of a batch
 FIT_IMAGES = 4096  # at most, that a new decoder is fitted to: training goes on from there
+FIT_SHARE = 0.25  # of a run's minutes, at most for that
 
 
 def batches_of(config: TrainConfig, images: int) -> int:
@@ -170,8 +171,8 @@ class Trainer:
         if not (start.packed or new_decoder):
             return
         size = self.config.crop_size(self.config.steps[0])
-        images = min(FIT_IMAGES, self.batches * self.batch)
-        # In the first process: the others get the same network from it when they join, and the same seed leads them here.
+        images = min(FIT_IMAGES, len(self.data.train))
+        # Every process does the same: the images of all, so that all have one network.
         batches = self.data.train_batches(0, self.batch, self.config.seed, size=size, images=images)
         if start.packed:
             first = next(self.data.train_batches(0, self.batch, self.config.seed, size=size)).x[:CALIBRATION_IMAGES]
@@ -181,10 +182,12 @@ class Trainer:
             )
         if new_decoder:
             small = evaluation_batch(size, "cpu")
-            parts = (
+            parts: Iterator[tuple[Tensor, Tensor]] = (
                 (x, y) for b in batches for x, y in zip(torch.split(b.x, small), torch.split(b.y, small), strict=True)
             )
-            with self.terminal.side_task("fit the decoder", images) as advance:
+            if self.budget is not None:
+                parts = self.budget.at_most(FIT_SHARE, parts)
+            with self.terminal.side_task("fit the decoder", images) as advance, fused.cores(network):
                 found = begin.features(network, parts, advance)
             share = begin.fit_decoder(network, *found)
             self.terminal.say(
@@ -315,7 +318,9 @@ class Trainer:
             with self.terminal.side_task("evaluate", len(self.data.val)) as advance:
                 began = time.monotonic()
                 self.mistakes = Mistakes()
-                scores = evaluate(network, self.data, self.device, advance, self.mistakes.look)
+                packed = self.config.evaluate_with == "engine" and step.weights == "binary"
+                how = evaluate_packed if packed else evaluate
+                scores = how(network, self.data, self.device, advance, self.mistakes.look)
                 self.last_scores = scores
                 seconds = time.monotonic() - began
                 self.eta.evaluation(seconds)

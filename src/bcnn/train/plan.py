@@ -1,7 +1,7 @@
 """`--minutes M`: what to start from, image size, epochs and learning rate for the time there is.
 
 1. Look: how many images of what size, without reading them.
-2. Measure: updates per second of the network on this machine, at the sizes that come into question. A few seconds.
+2. Measure: images per second of the network on this machine, at the smallest size that comes into question. A few seconds.
 3. Choose from `CHOICES`, which holds what experiments showed (docs/training.md), and print the plan.
 4. Keep to it: after every epoch, `Budget` cuts or adds epochs.
 """
@@ -25,14 +25,17 @@ from bcnn.nets import chosen, latent
 from bcnn.train import adam, begin, budget, fused, recipes
 from bcnn.train.config import Step, TrainConfig
 from bcnn.train.eta import FORWARD, duration
+from bcnn.train.loop import FIT_IMAGES, FIT_SHARE
 
 # The shipped model that a run starts from unless told otherwise: the first of these that is there.
 STARTS = ("tinyimagenet", "imagenette")
 BATCH = 32
-MEASURED = 1.5  # seconds of updates at each size
+TRIED = 16  # images of an update that is measured
+MEASURED = 1.5  # seconds of updates
 OPENING = 0.06  # of the time: imports, reading and decoding images, fitting the decoder
 EPOCHS = 24  # at least so many, shorter than the data set if need be: the plan is corrected after each
 EVALUATIONS = 5  # over the run
+ENGINE = 0.05  # of a training image's time that evaluating one takes in the engine
 LEAST = 0.5  # minutes: below, opening and closing take all there is
 
 
@@ -113,12 +116,14 @@ def _tuned(
         usable = [replace(CHOICES[-1], size=network.image_size[0])]
     lines = [f"start: {init} ({network.name}), all but its decoder"]
     available = 60 * minutes * (1 - OPENING) - spent
+    smallest = usable[-1].size
+    measured = measure(network.replace(image_size=(smallest, smallest)))
     for choice in usable:
-        speed = measure(network.replace(image_size=(choice.size, choice.size)), 1.0)
+        speed = measured * (smallest / choice.size) ** 2  # work is in proportion to pixels
         passes = _passes(available, speed, source)
         enough = passes >= choice.passes or choice is usable[-1]
         lines.append(
-            f"{choice.size} x {choice.size}: {speed:.0f} images/s here, {passes:.1f} passes over "
+            f"{choice.size} x {choice.size}: {speed:.3g} images/s here, {passes:.1f} passes over "
             f"{len(source.train):,} training images fit"
             + ("" if enough else f", fewer than the {choice.passes:g} it needs")
         )
@@ -133,6 +138,7 @@ def _tuned(
         batch=BATCH,
         part=0,
         init=init,
+        evaluate_with="engine",
         minutes=minutes,
         pack=True,
     )
@@ -148,22 +154,22 @@ def _from_scratch(
     network = (network or base.network).replace(classes=len(source.classes))
     kept = replace(base.data, source=data.source, strict=data.strict, hold_out=data.hold_out, evaluate=data.evaluate)
     config = replace(base, network=network, data=kept, minutes=minutes, pack=True)
-    speed = measure(network, 1.0)
+    speed = measure(network)
     shares = [step.total_epochs for step in config.steps]
     unit = sum(e * s.size**2 for e, s in zip(shares, config.steps, strict=True)) / sum(shares)
     passes = _passes(60 * minutes * (1 - OPENING) - spent, speed / unit, source)
     lines = [
         f"start: random weights, {network.name} with the steps of recipe {base.recipe}",
-        f"{network.image_size[0]} x {network.image_size[1]}: {speed:.0f} images/s here, {passes:.1f} passes over "
+        f"{network.image_size[0]} x {network.image_size[1]}: {speed:.3g} images/s here, {passes:.1f} passes over "
         f"{len(source.train):,} training images fit",
     ]
     return _finish(config, source, passes, lines)
 
 
 def _passes(seconds: float, speed: float, source: Source) -> float:
-    """Over the training images, when `EVALUATIONS` of the others are paid for."""
-    evaluating = EVALUATIONS * FORWARD * len(source.val) / speed
-    return max(0.0, seconds - evaluating) * speed / len(source.train)
+    """Over the training images, when `EVALUATIONS` of the others, and a pass that fits the decoder, are paid for."""
+    forward = EVALUATIONS * ENGINE * len(source.val) + FORWARD * min(FIT_IMAGES, len(source.train))
+    return max(0.0, seconds - min(forward / speed, FIT_SHARE * seconds)) * speed / len(source.train)
 
 
 def _finish(config: TrainConfig, source: Source, passes: float, lines: list[str]) -> Plan:
@@ -188,14 +194,13 @@ def _finish(config: TrainConfig, source: Source, passes: float, lines: list[str]
     return Plan(config, tuple(lines))
 
 
-def measure(network: chosen.AnyNetwork, size: float, weights: str = "binary") -> float:
-    """Images per second of training updates, on random images: the best third of `MEASURED` seconds, after one to warm up."""
+def measure(network: chosen.AnyNetwork, weights: str = "binary") -> float:
+    """Images per second of training updates, on random images: the median of `MEASURED` seconds, after one to warm up."""
     torch.manual_seed(0)
     module = chosen.build(network)
     latent.set_weights(module, weights)
     optimizer = adam.adam(module, Step(lr=1e-6))
-    sides = (round(side * size) for side in network.image_size)
-    x, y = torch.randn(BATCH, 3, *sides), torch.randint(0, network.classes, (BATCH,))
+    x, y = torch.randn(TRIED, 3, *network.image_size), torch.randint(0, network.classes, (TRIED,))
     times: list[float] = []
     with fused.cores(module):
         began = time.monotonic()
@@ -205,8 +210,7 @@ def measure(network: chosen.AnyNetwork, size: float, weights: str = "binary") ->
             F.cross_entropy(module(x), y).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             times.append(time.monotonic() - start)
-    times = sorted(times[1:])
-    return BATCH / float(np.median(times))
+    return TRIED / float(np.median(times[1:]))
 
 
 def name_of(data: str) -> str:

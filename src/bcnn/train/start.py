@@ -85,6 +85,8 @@ def _train(
     extend: int,
 ) -> dict[str, Any]:
     rank, world = distributed.rank_world()
+    if config.minutes and world > 1:
+        raise UserError("--minutes plans for one process; start several with a recipe and --epochs")
     if not resume:
         check_names(config, trust)
         check_network(config)
