@@ -108,7 +108,7 @@ def test_camera_shows_labels_and_frames_a_second_over_a_folder_of_images(run, mo
 def test_camera_without_a_camera_says_what_to_install(run, model, monkeypatch):
     for package in ("cv2", "picamera2"):
         monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(SystemExit, match="no camera can be read: install picamera2 .* or OpenCV"):
+    with pytest.raises(SystemExit, match=r"no camera can be read: install picamera2 .* or OpenCV"):
         run("camera.py", "--model", model)
     with pytest.raises(SystemExit, match="neither the number of a webcam nor a folder"):
         run("camera.py", "--model", model, "--camera", "nowhere")

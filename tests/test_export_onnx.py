@@ -6,6 +6,7 @@ import builtins
 import dataclasses
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,8 @@ def test_bits_stay_within_a_tenth_of_the_packed_file(name: str, tmp_path: Path) 
     size = (tmp_path / "model.onnx").stat().st_size
     assert size <= 1.1 * shipped.find(name).stat().st_size
     assert f"{size:,} bytes" in lines[0]
+    page = Path(__file__).parent.parent / "docs" / "devices.md"
+    assert re.search(rf"^\| {name} .*\| {size:,} \(", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert "same first choice for 2 of 2" in lines[-1] or "equal those of the packed file" in lines[-1]
 
 
