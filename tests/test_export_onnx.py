@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 import programs
@@ -188,6 +189,16 @@ def test_labels_and_card_travel_in_the_metadata(tmp_path: Path) -> None:
     assert facts["crop"] == program.crop
     assert facts["card"]["title"] == program.provenance["card"]["title"]
     assert "log" not in facts["card"]
+
+
+def test_the_page_about_devices_runs(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "devices.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    export("imagenette", "onnx", "imagenette.onnx")
+    Image.fromarray(samples.image(90, 120)).save("photo.jpg")
+    exec(code, {})
+    assert capsys.readouterr().out.strip() in packfile.read(shipped.find("imagenette")).labels
 
 
 def test_a_model_that_computes_something_else_is_not_written(packed: Path, tmp_path: Path, monkeypatch: Any) -> None:
