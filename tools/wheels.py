@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import shutil
 import stat
 import subprocess
@@ -35,8 +36,8 @@ def build(machine: str, folder: Path) -> Path:
         pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", apart, f"--wheel-dir={raw}", str(ROOT)]
         _run(pip, _compiler(machine, Path(work)))
         (wheel,) = raw.glob("*.whl")
-        platform = f"manylinux_{GLIBC.replace('.', '_')}_{machine}"
-        _run([sys.executable, "-m", "auditwheel", "repair", "--plat", platform, "--wheel-dir", str(made), str(wheel)])
+        tag = f"manylinux_{GLIBC.replace('.', '_')}_{machine}"
+        _run([sys.executable, "-m", "auditwheel", "repair", "--plat", tag, "--wheel-dir", str(made), str(wheel)])
         (repaired,) = made.glob("*.whl")
         if set(_libraries(repaired)) - {"bcnn"}:
             raise SystemExit(f"wheels: {repaired.name} carries libraries of this machine: {_libraries(repaired)}")
@@ -53,9 +54,12 @@ def _compiler(machine: str, work: Path) -> dict[str, str]:
     wrapper = work / "zig-c++"
     wrapper.write_text(f'#!/bin/sh\nexec "{zig}" c++ -target {machine}-linux-gnu.{GLIBC} -s "$@"\n', encoding="utf-8")
     wrapper.chmod(wrapper.stat().st_mode | stat.S_IXUSR)
+    cmake = f"-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR={machine}"
+    if machine != platform.machine():  # what CMake builds to try the compiler cannot be run here: it need not be linked
+        cmake += " -DCMAKE_TRY_COMPILE_TARGET_TYPE=STATIC_LIBRARY"
     return {
         "CXX": str(wrapper),
-        "CMAKE_ARGS": f"-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR={machine}",
+        "CMAKE_ARGS": cmake,
         "CMAKE_BUILD_PARALLEL_LEVEL": os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", "2"),
         "_PYTHON_HOST_PLATFORM": f"linux-{machine}",
         "SETUPTOOLS_EXT_SUFFIX": f".{tag}-{machine}-linux-gnu.so",
