@@ -33,8 +33,19 @@ def build(machine: str, folder: Path) -> Path:
     with tempfile.TemporaryDirectory() as work:
         raw, made = Path(work, "raw"), Path(work, "made")
         apart = f"-Cbuild-dir={ROOT / 'build' / f'wheel-{machine}'}"  # from what the machine's own compiler made
-        pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", apart, f"--wheel-dir={raw}", str(ROOT)]
-        _run(pip, _compiler(machine, Path(work)))
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--quiet",
+            "--no-deps",
+            "--no-build-isolation",
+            apart,
+            f"--wheel-dir={raw}",
+            str(ROOT),
+        ]
+        _run(pip, _compiler(machine))
         (wheel,) = raw.glob("*.whl")
         tag = f"manylinux_{GLIBC.replace('.', '_')}_{machine}"
         _run([sys.executable, "-m", "auditwheel", "repair", "--plat", tag, "--wheel-dir", str(made), str(wheel)])
@@ -45,13 +56,14 @@ def build(machine: str, folder: Path) -> Path:
         return Path(shutil.copy(repaired, folder))
 
 
-def _compiler(machine: str, work: Path) -> dict[str, str]:
+def _compiler(machine: str, work: Path = ROOT / "build") -> dict[str, str]:
     """The environment in which CMake and scikit-build-core build for `machine`."""
     import ziglang
 
     zig = Path(ziglang.__file__).parent / "zig"
     tag = f"cpython-{sys.version_info.major}{sys.version_info.minor}"
-    wrapper = work / "zig-c++"
+    work.mkdir(exist_ok=True)
+    wrapper = work / f"zig-{machine}"  # always at the same place, so that a second build compiles only what changed
     wrapper.write_text(f'#!/bin/sh\nexec "{zig}" c++ -target {machine}-linux-gnu.{GLIBC} -s "$@"\n', encoding="utf-8")
     wrapper.chmod(wrapper.stat().st_mode | stat.S_IXUSR)
     cmake = f"-DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR={machine}"
