@@ -7,7 +7,7 @@ BUILD  := pyproject.toml CMakeLists.txt src/bcnn/__init__.py $(wildcard native/*
 # C++ that .clang-format has the last word on.
 FORMATTED := $(wildcard native/*.cpp native/*.h native/*/*.cpp native/*/*.h native/*/*.inl)
 
-.PHONY: help quickstart test check format sanitize neon avx512 docs bench clean
+.PHONY: help quickstart test check format sanitize neon avx512 docs bench wheels clean
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -44,6 +44,9 @@ docs: $(VENV)/.docs  ## the API page of everything public, in build/docs/index.h
 bench: $(VENV)/.bench  ## this engine against its rivals, in one interleaved run
 	$(BIN)/python -m bench.rivals
 
+wheels: $(VENV)/.wheels  ## manylinux wheels for x86-64 and ARM64 in dist/, each checked and run (ARM64: needs qemu-user)
+	$(BIN)/python -m tools.wheels
+
 clean:  ## remove what the above made
 	rm -rf $(VENV) build dist
 
@@ -60,3 +63,4 @@ $(VENV)/.train: EXTRAS := train
 $(VENV)/.dev: EXTRAS := train,dev
 $(VENV)/.bench: EXTRAS := train,bench
 $(VENV)/.docs: EXTRAS := train,docs
+$(VENV)/.wheels: EXTRAS := wheels

@@ -1,4 +1,5 @@
 // Which instruction sets are built, and which this machine has.
+#include "cpu.h"
 #include "kernels/kernels.h"
 
 namespace bcnn {
@@ -14,13 +15,11 @@ void pack_words(const uint32_t* weight, int o, int k, int lanes, uint8_t* out) {
 
 const Isa* isas() {
 #if defined(__x86_64__)
-    // The compiler's own test also asks the operating system whether it saves the wide registers.
-    static const bool avx2 = __builtin_cpu_supports("avx2");
+    static const bool avx2 = cpu().avx2;
 #if defined(BCNN_EMULATE_AVX512)
     static const bool avx512 = true;
 #else
-    static const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vpopcntdq");
+    static const bool avx512 = cpu().avx512;
 #endif
     static const Isa all[] = {
         {&avx512_kernels, avx512}, {&avx2_kernels, avx2}, {&scalar_kernels, true}, {nullptr, false}};

@@ -96,6 +96,24 @@ def test_video_without_opencv_says_what_to_install(run, model, monkeypatch):
         run("video.py", model, "film.mp4")
 
 
+def test_camera_shows_labels_and_frames_a_second_over_a_folder_of_images(run, model, tmp_path):
+    (tmp_path / "seen").mkdir()
+    for index in range(4):
+        photo((40 * index, 0, 0), index).save(tmp_path / "seen" / f"{index}.png")
+    output = run("camera.py", "--model", model, "--camera", tmp_path / "seen")
+    assert len(re.findall(r"frames/s +\d+\.\d% +(?:ant|bee|cat)", output)) == 4
+    assert re.search(r"^4 frames, \d+\.\d a second", output, re.MULTILINE)
+
+
+def test_camera_without_a_camera_says_what_to_install(run, model, monkeypatch):
+    for package in ("cv2", "picamera2"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(SystemExit, match=r"no camera can be read: install picamera2 .* or OpenCV"):
+        run("camera.py", "--model", model)
+    with pytest.raises(SystemExit, match="neither the number of a webcam nor a folder"):
+        run("camera.py", "--model", model, "--camera", "nowhere")
+
+
 def test_paper_tables_come_out_to_the_last_digit(run):
     output = run("paper_tables.py")
     assert "24 of 24 rows equal" in output

@@ -6,11 +6,13 @@ import builtins
 import dataclasses
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 import programs
@@ -141,6 +143,8 @@ def test_bits_stay_within_a_tenth_of_the_packed_file(name: str, tmp_path: Path) 
     size = (tmp_path / "model.onnx").stat().st_size
     assert size <= 1.1 * shipped.find(name).stat().st_size
     assert f"{size:,} bytes" in lines[0]
+    page = Path(__file__).parent.parent / "docs" / "devices.md"
+    assert re.search(rf"^\| {name} .*\| {size:,} \(", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert "same first choice for 2 of 2" in lines[-1] or "equal those of the packed file" in lines[-1]
 
 
@@ -185,6 +189,16 @@ def test_labels_and_card_travel_in_the_metadata(tmp_path: Path) -> None:
     assert facts["crop"] == program.crop
     assert facts["card"]["title"] == program.provenance["card"]["title"]
     assert "log" not in facts["card"]
+
+
+def test_the_page_about_devices_runs(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "devices.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    export("imagenette", "onnx", "imagenette.onnx")
+    Image.fromarray(samples.image(90, 120)).save("photo.jpg")
+    exec(code, {})
+    assert capsys.readouterr().out.strip() in packfile.read(shipped.find("imagenette")).labels
 
 
 def test_a_model_that_computes_something_else_is_not_written(packed: Path, tmp_path: Path, monkeypatch: Any) -> None:
@@ -290,8 +304,9 @@ def test_without_a_path_the_file_has_the_name_of_the_model(packed: Path, tmp_pat
     assert (tmp_path / "tiny.onnx").exists()
 
 
-def test_every_target_has_a_module_and_is_in_the_help() -> None:
-    text = CliRunner().invoke(app, ["export", "--help"], env={"COLUMNS": "200"}).output
+def test_without_a_target_every_target_is_listed_and_has_a_module() -> None:
+    result = CliRunner().invoke(app, ["export", "digits"])
+    assert result.exit_code == 2
     for name, target in TARGETS.items():
         assert (Path(targets.__file__).parent / f"{target.module}.py").exists()
-        assert name in text
+        assert re.search(rf"^--to {name} +{re.escape(target.about)}$", result.output, re.MULTILINE)

@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "../cpu.h"
 #include "kernels.h"
 
 namespace bcnn::training {
@@ -12,7 +13,7 @@ const Kernels& kernels() {
     static const bool avx2 = [] {
         const char* forced = std::getenv("BCNN_ISA");
         if (forced && std::strcmp(forced, "scalar") == 0) return false;
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+        return cpu().avx2 && cpu().fma;
     }();
     return avx2 ? avx2_kernels : portable_kernels;
 #else

@@ -14,7 +14,7 @@ from bcnn.cli.app import app, err, out
 @app.command()
 def export(
     model: Annotated[str, typer.Argument(help="A shipped model or a packed file.")],
-    to: Annotated[str, typer.Option(help="What to make: onnx or qonnx.")],
+    to: Annotated[str | None, typer.Option(help="What to make. Left out: a list of what there is.")] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write it. Default: the model's name, here.")
     ] = None,
@@ -32,6 +32,10 @@ def export(
     """
     from bcnn.export import targets
 
+    if to is None:
+        for name, target in targets.TARGETS.items():
+            out.print(escape(f"--to {name:<6} {target.about}"), highlight=False, soft_wrap=True)
+        raise typer.Exit(2)  # nothing was exported
     given = {"weights": weights}
     with err.status("Exporting ..."):
         lines = targets.export(model, to, output, **{name: value for name, value in given.items() if value is not None})

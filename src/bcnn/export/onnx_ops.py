@@ -66,7 +66,7 @@ def _branch(graph: Graph, op: ops.BinaryConv, branch: ops.Branch, x: str, field:
 
     1. An integer product subtracts a zero point of 1, so that 2 stands for +1, 0 for -1, and 1 for a tap outside the map, which
        contributes nothing. In floats they are +1, -1 and 0. Where `pad` has bits, the map is padded with them before.
-    2. (N - dot) * (scale / 2) + offset rounds as n * scale + offset does: N - dot is a whole number, and halving is exact.
+    2. (N - dot) * (scale / 2) + offset rounds as n * scale + offset does: N - dot is a whole number, and halving is exact, short of denormals.
     3. Where time counts more: dot * (-scale / 2) + (offset + scale N / 2), which runtimes fuse into the product.
     """
     w = signs(branch, op.reads // op.groups)
@@ -144,9 +144,8 @@ def _linear(graph: Graph, op: ops.Linear) -> str:
 
 def _avg_pool(graph: Graph, op: ops.AvgPool) -> str:
     x = graph.made[op.source]
-    if op.window.dilation != (1, 1) or _wide(
-        op.window
-    ):  # AveragePool dilates since opset 19: ones as weights, then 1 / taps
+    # AveragePool has dilation since opset 19. Before: a convolution with ones as weights, then 1 / taps.
+    if op.window.dilation != (1, 1) or _wide(op.window):
         height, width, channels = graph.shapes[op.source]
         ones = graph.constant(np.ones((channels, 1, *op.window.kernel), np.float32), "ones")
         total = graph.windowed("Conv", x, ones, window=op.window, group=channels)

@@ -25,7 +25,7 @@ from bcnn.program.program import Program
 @dataclass(frozen=True)
 class Target:
     module: str  # in this folder
-    about: str  # for `bcnn export --help`
+    about: str  # for the list that `bcnn export MODEL` prints
     suffix: str  # of the file it writes; "": it writes a folder
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # name -> choices, the default first
     numbers: tuple[str, ...] = ("float32",)  # of the programs it can say
