@@ -7,7 +7,7 @@ BUILD  := pyproject.toml CMakeLists.txt src/bcnn/__init__.py $(wildcard native/*
 # C++ that .clang-format has the last word on.
 FORMATTED := $(wildcard native/*.cpp native/*.h native/*/*.cpp native/*/*.h native/*/*.inl)
 
-.PHONY: help quickstart test check format sanitize neon avx512 bench clean
+.PHONY: help quickstart test check format sanitize neon avx512 wasm bench clean
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -38,6 +38,9 @@ neon: $(VENV)/.dev  ## the NEON kernels under qemu (needs g++-aarch64-linux-gnu 
 avx512: $(VENV)/.dev  ## the AVX-512 kernels with every intrinsic emulated (needs libsimde-dev)
 	PYTHON=$(BIN)/python native/test/run.sh avx512
 
+wasm: $(VENV)/.wasm  ## the engine of the web page: build it with zig from PyPI, and compare it with the one in the package
+	$(BIN)/python -m tools.wasm --check
+
 bench: $(VENV)/.bench  ## this engine against its rivals, in one interleaved run
 	$(BIN)/python -m bench.rivals
 
@@ -56,3 +59,4 @@ $(VENV)/.%: $(BUILD) | $(BIN)/python
 $(VENV)/.train: EXTRAS := train
 $(VENV)/.dev: EXTRAS := train,dev
 $(VENV)/.bench: EXTRAS := train,bench
+$(VENV)/.wasm: EXTRAS := wasm

@@ -1,4 +1,4 @@
-"""A headless Chromium, driven over a pipe by its own protocol: no package but the browser.
+"""A headless Chromium, driven over a pipe by its own protocol: no package but the browser. For tests, benchmarks and pictures.
 
 with Chromium() as browser:
     browser.open(path.as_uri())
@@ -18,11 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FOUND = next((path for name in NAMES if (path := shutil.which(name))), None)
-needs_chromium = pytest.mark.skipif(FOUND is None, reason="no Chromium is installed: the page cannot be opened")
 FLAGS = (
     "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --disable-background-networking "
     "--disable-component-update --use-fake-device-for-media-stream --use-fake-ui-for-media-stream --remote-debugging-pipe"
