@@ -17,20 +17,29 @@ class RecordWriter {
   }
 
   text(text) {
-    const bytes = new TextEncoder().encode(text), padded = new Uint8Array(Math.ceil(bytes.length / 4) * 4);
+    const bytes = new TextEncoder().encode(text),
+      padded = new Uint8Array(Math.ceil(bytes.length / 4) * 4);
     padded.set(bytes);
     this.put(bytes.length);
     this.chunks.push(new Int32Array(padded.buffer));
   }
 
   record({ kind, fields }) {
-    const numbers = [], arrays = [], parts = [];
+    const numbers = [],
+      arrays = [],
+      parts = [];
     const isPart = (value) => value !== null && typeof value === "object" && "kind" in value;
-    const types = new Map((Array.isArray(KINDS[kind]) ? KINDS[kind] : KINDS.Op[kind] ?? KINDS.Ending[kind]).map(([name, type]) => [name, type]));
+    const types = new Map(
+      (Array.isArray(KINDS[kind]) ? KINDS[kind] : (KINDS.Op[kind] ?? KINDS.Ending[kind])).map(([name, type]) => [
+        name,
+        type,
+      ]),
+    );
     for (const [name, value] of Object.entries(fields)) {
       if (value === null) continue;
       if (isPart(value)) parts.push([name, [value]]);
-      else if (Array.isArray(value)) (/^tuple\[(int|Map)\b/.test(types.get(name)) ? numbers : parts).push([name, value]);
+      else if (Array.isArray(value))
+        (/^tuple\[(int|Map)\b/.test(types.get(name)) ? numbers : parts).push([name, value]);
       else if (typeof value === "object") arrays.push([name, value.values]);
       else numbers.push([name, [Number(value)]]);
     }
@@ -68,13 +77,14 @@ class RecordWriter {
 class Engine {
   // `module` is the compiled engine, `program` what openPacked returned.
   static async make(module, program) {
-    const engine = new Engine(), imports = { bcnn: { fail: (at, length) => engine.fail(at, length) } };
-    for (const { module: from, name } of WebAssembly.Module.imports(module))
-      (imports[from] ??= {})[name] ??= () => 0; // a clock that nobody reads here
+    const engine = new Engine(),
+      imports = { bcnn: { fail: (at, length) => engine.fail(at, length) } };
+    for (const { module: from, name } of WebAssembly.Module.imports(module)) (imports[from] ??= {})[name] ??= () => 0; // a clock that nobody reads here
     engine.exports = (await WebAssembly.instantiate(module, imports)).exports;
     engine.program = program;
     engine.call("_initialize");
-    const records = new RecordWriter(program.ops, program.shapes).bytes(), at = engine.call("take", records.length);
+    const records = new RecordWriter(program.ops, program.shapes).bytes(),
+      at = engine.call("take", records.length);
     if (!at) throw new UserError("there is not enough memory for this network");
     new Uint8Array(engine.exports.memory.buffer, at, records.length).set(records);
     engine.call("open", at, records.length);
@@ -86,7 +96,9 @@ class Engine {
       return this.exports[name](...values);
     } catch (error) {
       if (error instanceof UserError) throw error;
-      throw new UserError(`the engine stopped (${error.message}): there is not enough memory for this network, or its file is damaged`);
+      throw new UserError(
+        `the engine stopped (${error.message}): there is not enough memory for this network, or its file is damaged`,
+      );
     }
   }
 
@@ -119,7 +131,8 @@ class Engine {
 
   // How many of the file's test vectors give the logits that were stored when it was packed, bit for bit.
   verify() {
-    const { seeds, expected } = this.program, classes = expected.length / seeds.length;
+    const { seeds, expected } = this.program,
+      classes = expected.length / seeds.length;
     return seeds.filter((seed, i) => {
       this.call("vector", seed);
       return this.runImage().every((value, c) => Object.is(value, expected[i * classes + c]));
@@ -129,7 +142,8 @@ class Engine {
 
 // Class numbers by falling probability, the first of equals first, as Engine.predict of bcnn.deploy.engine has them.
 function likeliest(logits, top) {
-  const most = logits.reduce((a, b) => Math.max(a, b), -Infinity), shares = Array.from(logits, (value) => Math.exp(value - most));
+  const most = logits.reduce((a, b) => Math.max(a, b), -Infinity),
+    shares = Array.from(logits, (value) => Math.exp(value - most));
   const sum = shares.reduce((a, b) => a + b, 0);
   return shares
     .map((share, index) => ({ index, probability: share / sum }))
