@@ -18,21 +18,22 @@ struct Engine::Run {
     const uint8_t* image;
     Context& context;
     int own;
-    float* const* maps = nullptr;  // debug: where to copy maps to
-    double* fastest = nullptr;     // profile: the least time each step has taken
+    void* const* maps = nullptr;  // debug: where to copy maps to
+    double* fastest = nullptr;    // profile: the least time each step has taken
 };
 
 Engine::Engine(const std::vector<Record>& records, const std::vector<Shape>& shapes, const Kernels& kernels,
                int threads, Goal goal)
     : threads_(threads), turn_(std::make_unique<Turn>()), at_fork_([this] { after_fork(); }) {
     Build build(records, shapes, kernels);
+    value_bytes_ = build.value_bytes;
     for (size_t i = 0; i < records.size(); i++) maker_.push_back(build.maker(int(i)));
     ops_ = std::move(build.ops);
     for (const auto& op : ops_) {
         scratch_bytes_ = std::max(scratch_bytes_, op->scratch_bytes());
         most_slots_ = std::max(most_slots_, op->reads.size());
     }
-    layouts_ = bcnn::layouts(ops_, kernels.lanes);
+    layouts_ = bcnn::layouts(ops_, kernels);
     alone_ = make_plan(ops_, layouts_, 1, goal);
     if (threads > 1) split_ = make_plan(ops_, layouts_, threads, goal);
     for (const Segment& segment : split().segments) split_pieces_.push_back(int(segment.shares.size()));
@@ -45,9 +46,8 @@ Engine::Engine(const std::vector<Record>& records, const std::vector<Shape>& sha
 Engine::~Engine() = default;
 
 void Engine::after_fork() {
-    (void)pool_.release();  // its threads do not exist here; joining them would never end
-    (void)turn_.release();  // it may be held by one of them
-    turn_ = std::make_unique<Turn>();
+    (void)pool_.release();         // its threads do not exist here; joining them would never end
+    new (turn_.get()) Turn;  // it may be held by one of them; made anew in its place, without memory to ask for
 }
 
 Pool& Engine::pool() {
@@ -73,7 +73,8 @@ size_t Engine::weight_memory() const {
 
 // --- running ---------------------------------------------------------------------------------------------------------
 
-void Engine::run(const uint8_t* images, size_t count, float* logits) {
+void Engine::run(const uint8_t* images, size_t count, void* to) {
+    uint8_t* const logits = static_cast<uint8_t*>(to);
     std::lock_guard<Turn> lock(*turn_);
     if (count == 1 && threads_ > 1) {  // all threads on one image
         if (!split_context_) split_context_ = context(split_, threads_);
@@ -89,7 +90,7 @@ void Engine::run(const uint8_t* images, size_t count, float* logits) {
         Context& own = *contexts_[size_t(thread)];
         for (int s = 0; s < int(alone_.segments.size()); s++)
             segment(alone_, s, 0, {images + size_t(image) * image_bytes_, own, 0});
-        take_logits(alone_, own, logits + size_t(image) * logits_);
+        take_logits(alone_, own, logits + size_t(image) * logits_ * value_bytes_);
     };
     if (count == 1)
         one(0, 0, 0);
@@ -97,7 +98,7 @@ void Engine::run(const uint8_t* images, size_t count, float* logits) {
         pool().run({int(count)}, one);
 }
 
-void Engine::maps(const uint8_t* image, float* const* maps) {
+void Engine::maps(const uint8_t* image, void* const* maps) {
     std::lock_guard<Turn> lock(*turn_);
     const auto own = context(split(), 1);
     for (int s = 0; s < int(split().segments.size()); s++)
@@ -136,19 +137,30 @@ void Engine::segment(const Plan& plan, int index, int share_index, const Run& ru
 Map Engine::map(const Plan& plan, const Segment& segment, const Share& share, int op, Context& context) const {
     const Place& place = plan.place(segment, share, op);
     const Layout& layout = layouts_[size_t(op)];
-    return {context.arena.data() + place.offset, place.rows, layout.row, {layout.period, place.block / sizeof(float)}};
+    return {context.arena.data() + place.offset, place.rows, layout.row, {layout.period, place.block / ops_[size_t(op)]->value_bytes}};
 }
 
 namespace {
 
 // Channels of rows [y0, y1) repeated up to the map's period, for readers that take replicas in whole registers.
+template <class Value>
 void extend(const Op& op, const Task& task) {
     const View view = task.out.view;
     for (int y = task.y0; y < task.y1; y++)
         for (int x = 0; x < op.shape.w; x++) {
-            float* const pixel = task.out.floats(y) + size_t(x) * kLine;
+            Value* const pixel = task.out.values<Value>(y) + size_t(x) * line_of<Value>;
             for (int c = op.shape.c; c < view.period; c++)
-                pixel[place_of(view, c)] = pixel[place_of(view, c - op.shape.c)];
+                pixel[place_of<Value>(view, c)] = pixel[place_of<Value>(view, c - op.shape.c)];
+        }
+}
+
+template <class Value>
+void copy_rows(const Op& op, const Task& task, Value* to) {
+    for (int y = task.y0; y < task.y1; y++)
+        for (int x = 0; x < op.shape.w; x++) {
+            const Value* const from = task.out.values<Value>(y) + size_t(x) * line_of<Value>;
+            Value* const pixel = to + (size_t(y) * size_t(op.shape.w) + size_t(x)) * size_t(op.shape.c);
+            for (int c = task.c0; c < task.c1; c++) pixel[c] = from[place_of<Value>(task.out.view, c)];
         }
 }
 
@@ -168,20 +180,19 @@ void Engine::step(const Plan& plan, const Segment& segment, const Share& share, 
                     run.image,
                     own.scratch.data()};
     op.run(task);
-    if (layouts_[size_t(s.op)].extend && !op.extends()) extend(op, task);
+    if (layouts_[size_t(s.op)].extend && !op.extends())
+        (value_bytes_ == 4 ? extend<float> : extend<int16_t>)(op, task);
     if (run.maps && maker_[size_t(op.record)] == s.op) copy_out(op, task, run.maps[op.record]);
 }
 
-void Engine::copy_out(const Op& op, const Task& task, float* to) const {
-    for (int y = task.y0; y < task.y1; y++)
-        for (int x = 0; x < op.shape.w; x++) {
-            const float* const from = task.out.floats(y) + size_t(x) * kLine;
-            float* const pixel = to + (size_t(y) * size_t(op.shape.w) + size_t(x)) * size_t(op.shape.c);
-            for (int c = task.c0; c < task.c1; c++) pixel[c] = from[place_of(task.out.view, c)];
-        }
+void Engine::copy_out(const Op& op, const Task& task, void* to) const {
+    if (value_bytes_ == 4)
+        copy_rows(op, task, static_cast<float*>(to));
+    else
+        copy_rows(op, task, static_cast<int16_t*>(to));
 }
 
-void Engine::take_logits(const Plan& plan, Context& context, float* logits) const {
+void Engine::take_logits(const Plan& plan, Context& context, uint8_t* logits) const {
     const int last = int(ops_.size()) - 1;
     const Segment& segment = plan.segments.back();
     const Op& op = *ops_.back();

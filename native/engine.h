@@ -1,4 +1,5 @@
-// A program, packed for one instruction set and planned for a number of threads. uint8 images in, float32 logits out.
+// A program, packed for one instruction set and planned for a number of threads. uint8 images in, logits out: float32,
+// or int16 of a program in integers.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -22,14 +23,15 @@ public:
     ~Engine();
 
     // Callable from any thread; calls of one engine take turns.
-    void run(const uint8_t* images, size_t count, float* logits);
+    void run(const uint8_t* images, size_t count, void* logits);
     // The same run of one image, copying each row of each record's map to maps[record] (H,W,C) as it is made.
-    void maps(const uint8_t* image, float* const* maps);
+    void maps(const uint8_t* image, void* const* maps);
     // Seconds spent in each record's ops, on one thread: the sum over their steps of the fastest of `repeats` runs of
     // that step. A step takes microseconds, so this sees through the noise of a shared machine.
     void profile(const uint8_t* image, int repeats, double* seconds);
 
     size_t logits() const { return logits_; }
+    size_t value_bytes() const { return value_bytes_; }  // of maps and logits
     size_t peak_memory() const;    // bytes of maps and scratch of one image's run, weights not counted
     size_t weight_memory() const;  // bytes of packed weights and other parameters
 
@@ -42,8 +44,8 @@ private:
     void segment(const Plan& plan, int index, int share, const Run& run) const;
     void step(const Plan& plan, const Segment& segment, const Share& share, const Step& step, const Run& run) const;
     Map map(const Plan& plan, const Segment& segment, const Share& share, int op, Context& context) const;
-    void copy_out(const Op& op, const Task& task, float* to) const;
-    void take_logits(const Plan& plan, Context& context, float* logits) const;
+    void copy_out(const Op& op, const Task& task, void* to) const;
+    void take_logits(const Plan& plan, Context& context, uint8_t* logits) const;
     Pool& pool();
     const Plan& split() const { return threads_ > 1 ? split_ : alone_; }
 
@@ -52,7 +54,7 @@ private:
     std::vector<int> maker_;  // by record: the op that makes its map
     std::vector<Layout> layouts_;
     Plan alone_, split_;  // for one thread, for all if they are more
-    size_t logits_, image_bytes_, scratch_bytes_ = 0, most_slots_ = 0;
+    size_t value_bytes_, logits_, image_bytes_, scratch_bytes_ = 0, most_slots_ = 0;
     std::vector<int> split_pieces_;
     std::vector<std::unique_ptr<Context>> contexts_;  // thread i's for alone_
     std::unique_ptr<Context> split_context_;

@@ -13,7 +13,8 @@ namespace bcnn {
 
 struct Array {
     const void* data;
-    size_t size;  // values, four bytes each
+    size_t size;   // values
+    size_t bytes;  // of one: 4, or 2 for int16
 };
 
 struct Record {
@@ -34,10 +35,11 @@ struct Record {
         return found->second;
     }
     // None if the field is absent; of another size than `count`, an error.
-    const void* data(const std::string& name, size_t count) const {
+    const void* data(const std::string& name, size_t count, size_t bytes = 4) const {
         const auto found = arrays.find(name);
         if (found == arrays.end()) return nullptr;
-        if (found->second.size != count) throw std::invalid_argument(kind + ": array " + name + " has another size");
+        if (found->second.size != count || found->second.bytes != bytes)
+            throw std::invalid_argument(kind + ": array " + name + " has another size");
         return found->second.data;
     }
     const float* floats(const std::string& name, size_t count) const {
@@ -48,6 +50,9 @@ struct Record {
     }
     const int32_t* indices(const std::string& name, size_t count) const {
         return static_cast<const int32_t*>(data(name, count));
+    }
+    const int16_t* shorts(const std::string& name, size_t count) const {
+        return static_cast<const int16_t*>(data(name, count, 2));
     }
     size_t size(const std::string& name) const {
         const auto found = arrays.find(name);

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import zlib
 
 import numpy as np
 
 from bcnn.deploy.fields import DTYPES, Reader, digest
 from bcnn.errors import UserError
 
-TYPES = {"f32": "F32", "i32": "I32", "test": "F32"}  # of the others: U8
+TYPES = {"f32": "F32", "i32": "I32", "i16": "I16", "i8": "I8", "test": "F32"}  # of the others: U8
+WIDTH = {"i16": 2, "i8": 1}  # bytes of a number; of the other streams: 4
 
 
 def parts(raw):
@@ -17,12 +19,13 @@ def parts(raw):
     length = int.from_bytes(raw[:8], "little")
     header = json.loads(raw[8 : 8 + length])
     data = {name: raw[8 + length :][slice(*header[name]["data_offsets"])] for name in header if name != "__metadata__"}
-    return header, json.loads(data["program"]), data
+    return header, json.loads(zlib.decompress(data["program"])), data
 
 
 def forged(header, program, data, text=None, header_text=None, hashes=None):
     """A file with offsets and hashes made right. `text` replaces the JSON of the program, `header_text` edits that of the header."""
-    data = {**data, "program": (json.dumps(program) if text is None else text).encode("utf-8", "surrogatepass")}
+    content = (json.dumps(program) if text is None else text).encode("utf-8", "surrogatepass")
+    data = {**data, "program": zlib.compress(content)}
     data["hashes"] = right_hashes(_parsed(data["program"]), data) if hashes is None else hashes
     start = 0
     for name, content in data.items():
@@ -32,7 +35,7 @@ def forged(header, program, data, text=None, header_text=None, hashes=None):
         elif name == "hashes":
             entry["shape"] = [len(content) // 8, 8]
         elif name != "test":
-            entry["shape"] = [len(content) // 4]
+            entry["shape"] = [len(content) // WIDTH.get(name, 4)]
         entry["data_offsets"] = [start, start + len(content)]
         start += len(content)
     encoded = json.dumps({name: entry for name, entry in header.items() if name in data or name == "__metadata__"})
@@ -41,7 +44,7 @@ def forged(header, program, data, text=None, header_text=None, hashes=None):
 
 def _parsed(text):
     try:
-        return json.loads(text)
+        return json.loads(zlib.decompress(text))
     except (ValueError, RecursionError):
         return None
 

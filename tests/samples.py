@@ -64,6 +64,11 @@ def program(*made: ops.Op, height: int = 4, width: int = 4, intensity: bool = Fa
     return Program((first, *made), tuple(f"op{index}" for index in range(len(made) + 1)))
 
 
+def kinds(of: type[ops.Op] | type[ops.Ending], numbers: str) -> set[str]:
+    """The names of the classes that a program in these numbers may have."""
+    return {name for name, kind in of.KINDS.items() if kind.NUMBERS in ("any", numbers)}
+
+
 def every_op(labels: tuple[str, ...] = ("cat", "dög", "鳥"), provenance: dict[str, Any] | None = None) -> Program:
     """A small program with every kind of op and ending, every type of field, and channel counts that do not fill words."""
     rng = np.random.default_rng(0)
@@ -104,6 +109,67 @@ def every_op(labels: tuple[str, ...] = ("cat", "dög", "鳥"), provenance: dict[
     last = add(ops.GlobalAvgPool(last))
     add(ops.Linear(last, floats(rng, 4, 3), floats(rng, 3)))
     used = {type(op).__name__ for op in made}
-    assert used == set(ops.Op.KINDS), "a new kind of op belongs in here"
-    assert {type(ending).__name__ for op in made for ending in getattr(op, "after", ())} == set(ops.Ending.KINDS)
+    assert used == kinds(ops.Op, "float32"), "a new kind of op belongs in here"
+    assert {type(ending).__name__ for op in made for ending in getattr(op, "after", ())} == kinds(ops.Ending, "float32")
     return Program(tuple(made), tuple(names), labels, 0.875, dict(provenance or {}))
+
+
+def shorts(rng: np.random.Generator, *shape: int, most: int = 4000) -> np.ndarray:
+    return rng.integers(-most, most + 1, shape).astype(np.int16)
+
+
+def fixed_branch(
+    rng: np.random.Generator, k: int, o: int, taps: int = 1, groups: int = 1, **more: Any
+) -> ops.FixedBranch:
+    weight = pack_bits(rng.integers(0, 2, (o, taps, k // groups)).astype(bool))
+    up = int(np.log2(32767 / (taps * k // groups)))
+    return ops.FixedBranch(shorts(rng, k), weight, shorts(rng, o, most=32767), shorts(rng, o), min(up, 7), **more)
+
+
+def every_fixed_op(labels: tuple[str, ...] = ("cat", "dog", "bird")) -> Program:
+    """The same for integer programs."""
+    rng = np.random.default_rng(1)
+    made: list[ops.Op] = []
+
+    def add(op: ops.Op) -> int:
+        made.append(op)
+        return len(made) - 1
+
+    third = np.full(3, 1 << 12, np.int16)
+    x = add(ops.FixedInput(8, 8, np.full(3, 1 << 16, np.int32), np.full(3, -128 << 16, np.int32), 11, third))
+    after = (
+        ops.FixedAdd(x, 40, up=-1),
+        ops.FixedPReLU(shorts(rng, 40), 1),
+        ops.Bound(np.abs(shorts(rng, 40))),
+        ops.Shift(2),
+    )
+    pad = pack_bits(rng.integers(0, 2, 40).astype(bool))
+    branches = (fixed_branch(rng, 40, 40), fixed_branch(rng, 40, 40, pad=pad, shift=(1, -1)))
+    stem = add(ops.FixedBinaryConv(x, 40, branches, after=after, fraction=10))
+    same = ops.Window((3, 3), (1, 1), (1, 1, 1, 1))
+    depth = add(
+        ops.FixedDepthwise(stem, 40, (shorts(rng, 3, 3, 40, most=100) * 9).astype(np.int16), shorts(rng, 40), same)
+    )
+    wide = fixed_branch(rng, 40, 10, 9, 2)
+    pixels = (ops.FixedAffine(shorts(rng, 10), None, 12), ops.FixedAffine(None, shorts(rng, 10)), ops.ReLU())
+    conv = add(ops.FixedBinaryConv(depth, 40, (wide,), ops.Window((3, 3), (1, 1), (2, 2, 2, 2), (2, 2)), 2, pixels))
+    pool = add(ops.MaxPool(conv, ops.Window((2, 2), (2, 2))))
+    mean = add(ops.FixedAvgPool(conv, ops.Window((3, 3), (2, 2), (1, 1, 1, 1)), True))
+    signs = add(ops.Pointwise(pool, 10, (ops.FixedSign(shorts(rng, 10), 256),)))
+    joined = add(ops.Concat((signs, mean)))
+    chosen = add(ops.Select(joined, np.array([3, 0, 19, 14], np.int32)))
+    large = add(ops.Upsample(chosen, (2, 2)))
+    fewer = add(ops.FixedChannelAvg(conv, 4))
+    constant = add(ops.FixedConstant(shorts(rng, 8, 8, 4)))
+    squeezed = add(ops.FixedGlobalAvgPool(large, 2))
+    table = ops.Table(np.sort(shorts(rng, 257, most=16384)), 6)
+    down = np.array([12, 13, 12, 11], np.int16)
+    gate = add(ops.FixedConv(squeezed, 4, shorts(rng, 1, 1, 4, 4), np.arange(4, dtype=np.int32), down, after=(table,)))
+    size = add(ops.FixedAbsMean(conv))
+    endings = (ops.FixedAdd(fewer, 4), ops.FixedGate(gate, 14), ops.FixedClip(np.array([-8000, 8000], np.int16)))
+    last = add(ops.Pointwise(large, 4, (*endings, ops.FixedAdd(constant, 4), ops.FixedGate(size, 9)), 8))
+    last = add(ops.FixedGlobalAvgPool(last))
+    add(ops.FixedConv(last, 4, shorts(rng, 1, 1, 4, 3, most=127), np.zeros(3, np.int32), np.full(3, 7, np.int16)))
+    assert {type(op).__name__ for op in made} == kinds(ops.Op, "int16"), "a new kind of op belongs in here"
+    assert {type(ending).__name__ for op in made for ending in getattr(op, "after", ())} == kinds(ops.Ending, "int16")
+    return Program(tuple(made), tuple(f"layer{index}" for index in range(len(made))), labels)

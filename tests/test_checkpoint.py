@@ -200,6 +200,34 @@ def test_header_without_its_parts_is_one_sentence(tmp_path):
         checkpoint.read(path)
 
 
+def forged(path, **changes):
+    """A checkpoint with other values in its `meta`, and hashes that are right again."""
+    checkpoint.save(path, Checkpoint(tiny.NETWORK, "binary", made().state_dict(), META))
+    with safetensors.safe_open(path, "pt") as file:
+        header, tensors = dict(file.metadata()), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    header["meta"] = json.dumps({**json.loads(header["meta"]), **changes})
+    header["hash"] = checkpoint.header_hash(header)
+    safetensors.torch.save_file(tensors, path, header)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"crop": 1e-300}, {"crop": 5e-4}, {"crop": float("nan")}, {"crop": 2}, {"mean": [0.5, 0.5, 10**400]},
+     {"std": [0.5, 0.0, 0.5]}, {"std": [0.5, float("inf"), 0.5]}, {"mean": [0.5]}],
+)  # fmt: skip
+def test_what_no_image_can_be_prepared_with_is_one_sentence(tmp_path, change):
+    forged(tmp_path / "a.safetensors", **change)
+    with pytest.raises(UserError, match="damaged header"):
+        checkpoint.read(tmp_path / "a.safetensors")
+
+
+def test_another_format_of_any_length_is_one_short_sentence(tmp_path):
+    safetensors.torch.save_file({"x": torch.zeros(1)}, tmp_path / "a.safetensors", {"format": "x" * 100_000})
+    with pytest.raises(UserError, match="is no checkpoint of this version") as error:
+        checkpoint.read(tmp_path / "a.safetensors")
+    assert len(str(error.value)) < 500
+
+
 @pytest.mark.parametrize("failing", ["fsync", "replace"])
 def test_full_disk_keeps_the_checkpoint_before(tmp_path, monkeypatch, failing):
     path = tmp_path / "a.safetensors"

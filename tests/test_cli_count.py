@@ -120,8 +120,11 @@ def test_summary_reads_a_config_file(bcnn: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        (["summary", "imagenett"], "bcnn: unknown network 'imagenett'; did you mean 'imagenette'? known: abcnet-r18, "),
-        (["audit", "cifar"], "bcnn: unknown network 'cifar'; did you mean 'cifar10'? known: abcnet-r18, "),
+        (
+            ["summary", "imagenett"],
+            "bcnn: unknown network 'imagenett'; did you mean 'imagenette' or 'imagenet' or 'imagenet-p2'? `bcnn networks` lists all ",
+        ),
+        (["audit", "cifar"], "bcnn: unknown network 'cifar'; did you mean 'cifar10' or "),
         (["summary", "--size", "100"], "bcnn: image_size height 100 is not a multiple of 32, "),
         (["summary", "--branches", "0"], "bcnn: branches (P) must be a whole number >= 1, got 0"),
         (["summary", "--width", "0"], "bcnn: width must be a number > 0, got 0.0"),

@@ -212,7 +212,7 @@ def test_eval_refuses_what_it_cannot_do_before_it_measures(run, arguments, says)
     ("setting", "says"),
     [
         ("device=tpu", "device 'tpu' cannot be used here, set device to auto or cpu"),
-        ("init=nowhere", "no checkpoint at nowhere"),
+        ("init=nowhere", "nothing to start from at nowhere: give a shipped model"),
         ("steps.*.teacher=nowhere", "no checkpoint at nowhere"),
         ("steps.*.teacher=nowhere.pt2", "no exported teacher at nowhere.pt2"),
     ],

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bcnn.data import sources
+from bcnn.data import sources, summary
 from bcnn.errors import UserError
 
 
@@ -28,12 +28,77 @@ def test_classes_are_folder_names_in_sorted_order(folder):
     assert found.notes == ()
 
 
-def test_a_test_folder_stands_in_for_val(folder):
+def test_a_test_folder_is_not_looked_at_during_training_but_measured_on_afterwards(folder):
     (folder / "val").rename(folder / "test")
-    assert len(sources.find(str(folder)).val) == 4
+    found = sources.find(str(folder))
+    assert all(path.parent.parent.name == "train" for path in found.val.items)
+    assert found.unused == ("test",)
+    assert "measure on it once, at the end" in found.notes[-1]
+    assert len(sources.find(str(folder), training=False).val) == 4
     assert len(sources.find(str(folder), split="test").val) == 4
     with pytest.raises(UserError, match="no split 'val'"):
         sources.find(str(folder), split="val")
+
+
+@pytest.mark.parametrize(
+    ("train", "val"), [("Training", "VALID"), ("TRAIN", "Validation"), ("training", "Val"), ("train", "valid")]
+)
+def test_splits_are_known_by_any_of_their_names_in_any_case(folder, train, val):
+    (folder / "train").rename(folder / "t")
+    (folder / "t").rename(folder / train)
+    (folder / "val").rename(folder / "v")
+    (folder / "v").rename(folder / val)
+    found = sources.find(str(folder))
+    assert found.classes == ("ant", "cat")
+    assert (len(found.train), len(found.val)) == (10, 4)
+    assert found.evaluation == f"folder {val}"
+
+
+def test_a_split_beside_class_folders_is_no_class(tmp_path):
+    for name in ("ant", "cat", "Test/ant", "Test/cat"):
+        for i in range(5):
+            photo(tmp_path / name / f"{i}.png")
+    found = sources.find(str(tmp_path))
+    assert found.classes == ("ant", "cat")
+    assert found.unused == ("Test",)
+    assert len(found.train) + len(found.val) == 10
+
+
+def test_two_folders_that_mean_the_same_split_are_an_error(folder):
+    photo(folder / "Valid" / "ant" / "0.png")
+    with pytest.raises(UserError, match="both mean val"):
+        sources.find(str(folder))
+
+
+def test_the_split_to_measure_on_can_be_chosen_for_training_too(folder):
+    photo(folder / "TEST" / "ant" / "0.png")
+    assert len(sources.find(str(folder), split="test").val) == 1
+    assert sources.find(str(folder)).unused == ("TEST",)
+
+
+def test_classes_are_told_with_images_of_each_side_and_what_looks_wrong(folder):
+    for i in range(40):
+        photo(folder / "train" / "ant" / f"more{i}.png")
+    for file in (folder / "val" / "cat").iterdir():
+        file.unlink()
+    found = sources.find(str(folder))
+    lines = summary.table(found)
+    assert lines[0].split() == ["class", "training", "evaluation"]
+    assert [line.split() for line in lines[1:3]] == [["ant", "45", "2"], ["cat", "5", "0"]]
+    assert lines[-1] == "accuracy is measured on: folder val"
+    assert "'cat' has no image" in found.notes[0]
+    tiny, few = summary.warnings(found)
+    assert tiny.startswith("fewer than 20 training images: 'cat' (5)")
+    assert few.startswith("2 evaluation images are few")
+
+
+def test_of_many_classes_the_first_and_the_smallest_are_told(tmp_path):
+    for i in range(50):
+        for j in range(1 if i == 49 else 3):
+            photo(tmp_path / f"class{i:02}" / f"{j}.png")
+    lines = summary.table(sources.find(str(tmp_path)))
+    assert len(lines) < 25
+    assert any(line.startswith("class49") for line in lines)
 
 
 def test_missing_val_is_split_off_by_name_and_stays_when_images_are_added(tmp_path):
@@ -129,5 +194,5 @@ def test_evaluation_images_alone_are_enough_to_evaluate(tmp_path):
     found = sources.find(str(tmp_path), training=False)
     assert (found.classes, len(found.val)) == (("ant", "bee"), 4)
     assert len(sources.find(str(tmp_path), split="test", training=False).val) == 2
-    with pytest.raises(UserError, match="other has no class folders"):
+    with pytest.raises(UserError, match="no split 'other'"):
         sources.find(str(tmp_path), split="other", training=False)

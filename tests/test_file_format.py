@@ -11,6 +11,7 @@ import math
 import re
 import struct
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -43,9 +44,9 @@ class TinyReader:
         data = raw[8 + length :]
         self.tensors = {name: data[slice(*entry["data_offsets"])] for name, entry in header.items()}
         assert sum(map(len, self.tensors.values())) == len(data)
-        self.at = dict.fromkeys(("f32", "i32", "bits"), 0)
+        self.at = dict.fromkeys(("f32", "i32", "i16", "i8", "bits"), 0)
         self.fields = fields_of_the_page()
-        self.program = json.loads(self.tensors["program"])
+        self.program = json.loads(zlib.decompress(self.tensors["program"]))
         self.ops, hashes = [], []
         for entry in self.program["ops"]:
             self.own = b""
@@ -66,18 +67,24 @@ class TinyReader:
         hint = hint.removesuffix(" | None")
         if hint == "tuple[Ending, ...]":
             return [self.part(entry[0], entry[1:]) for entry in value]
-        if hint == "tuple[Branch, ...]":
-            return [self.part("Branch", entry) for entry in value]
+        if hint in ("tuple[Branch, ...]", "tuple[FixedBranch, ...]"):
+            return [self.part(hint[6:-6], entry) for entry in value]
         if hint == "Window":
             return self.part("Window", value)
+        if hint == "Shorts" and isinstance(value, list) and value[0] == "i8":
+            _, step, shape = value
+            sides = shape if isinstance(shape, list) else [shape]
+            steps = step or np.frombuffer(self.take("i16", 2 * sides[-1]), "<i2")
+            numbers = np.frombuffer(self.take("i8", math.prod(sides)), "i1").reshape(sides)
+            return (numbers * np.int32(steps)).astype(np.int16)
         shape = value if isinstance(value, list) else [value]
         if hint == "Words":
             content = np.frombuffer(self.take("bits", -(-math.prod(shape) // 8)), np.uint8)
             bits = [content[i // 8] >> (i % 8) & 1 for i in range(math.prod(shape))]
             return np.array(bits, bool).reshape(shape)
-        if hint in ("Floats", "Indices"):
-            stream, dtype = ("f32", "<f4") if hint == "Floats" else ("i32", "<i4")
-            return np.frombuffer(self.take(stream, 4 * math.prod(shape)), dtype).reshape(shape)
+        if hint in ("Floats", "Indices", "Shorts"):
+            stream, dtype = {"Floats": ("f32", "<f4"), "Indices": ("i32", "<i4"), "Shorts": ("i16", "<i2")}[hint]
+            return np.frombuffer(self.take(stream, np.dtype(dtype).itemsize * math.prod(shape)), dtype).reshape(shape)
         return value
 
     def take(self, stream, size):
@@ -119,12 +126,12 @@ def test_the_shipped_models_can_be_read_by_what_the_page_says(name):
     assert tuple(read.program["names"]) == program.names
     assert tuple(read.program["labels"]) == program.labels
     assert read.program["crop"] == program.crop
-    assert json.loads(read.tensors["provenance"]) == program.provenance
+    assert json.loads(zlib.decompress(read.tensors["provenance"])) == program.provenance
     assert read.tensors["test"] == packed.test_logits.tobytes()
 
 
-def test_every_kind_of_op_and_field_can_be_read_by_what_the_page_says(tmp_path):
-    program = samples.every_op()
+@pytest.mark.parametrize("program", [samples.every_op(), samples.every_fixed_op()], ids=["float32", "int16"])
+def test_every_kind_of_op_and_field_can_be_read_by_what_the_page_says(tmp_path, program):
     packfile.save(program, tmp_path / "m.bcnn")
     for one, other in zip(TinyReader((tmp_path / "m.bcnn").read_bytes()).ops, program.ops, strict=True):
         assert_same(one, other)

@@ -106,7 +106,10 @@ def test_what_was_not_said_is_decided_and_told(mine: Path) -> None:
         ("{mine}:number", "{mine}:number must return a torch.nn.Module, it returned a int"),
         ("{mine}:broken", "{mine}:broken failed: ZeroDivisionError: division by zero (line "),
         ("{folder}/none.py:make", "there is no file {folder}/none.py"),
-        ("birealnet", "unknown network 'birealnet'; did you mean 'birealnet-50'? known: "),
+        (
+            "birealnet",
+            "unknown network 'birealnet'; did you mean 'birealnet-50' or 'birealnet-34' or 'birealnet-18'? `bcnn networks` lists all ",
+        ),
         ("{folder}/none", "no checkpoint at {folder}/none; give a .safetensors file of a run, or the run folder"),
     ],
 )

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import zlib
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 import samples
 from bcnn.deploy import packfile
 from bcnn.deploy.container import MAX_FILE, MAX_HEADER
+from bcnn.deploy.fields import digest
 from bcnn.errors import UserError
 from bcnn.program import ops
 from bcnn.program.program import Program
@@ -224,7 +226,7 @@ def test_deep_nesting(raw, refused, depth, opening):
         header, program, data = parts(raw)
         closing = "]" if opening == "[" else "}"
         deep = opening * depth + "0" + closing * depth
-        data["provenance"] = ('{"x": ' + deep + "}").encode()
+        data["provenance"] = zlib.compress(('{"x": ' + deep + "}").encode())
         if depth >= 100_000:
             refused(forged(header, program, data), "nested too deeply")
         refused(forged(*parts(raw), text=deep), "its program")
@@ -262,7 +264,32 @@ def test_program_that_is_no_program(raw, refused, text):
 @pytest.mark.parametrize("provenance", [b"[]", b"null", b"{", b"\xff", b"1", b'{"a":1,"a":2}', b"NaN"])
 def test_provenance_that_is_no_table(raw, refused, provenance):
     header, program, data = parts(raw)
-    refused(forged(header, program, {**data, "provenance": provenance}), "its provenance")
+    refused(forged(header, program, {**data, "provenance": zlib.compress(provenance)}), "its provenance")
+
+
+@pytest.mark.parametrize("name", ["program", "provenance"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: b"",
+        lambda text: text[:-5],
+        lambda text: text + b"x",
+        lambda text: zlib.compress(bytes(5 << 20)),
+        lambda text: b"{}",
+    ],
+    ids=["empty", "cut", "longer", "a bomb", "not compressed"],
+)
+def test_a_text_that_does_not_unpack_is_refused(raw, refused, name, change):
+    header, _, data = parts(raw)
+    data = {**data, name: change(data[name])}
+    rows = data["hashes"][:-24]
+    ends = b"".join(digest(data[name]) for name in ("test", "program", "provenance"))
+    start = 0
+    for key, content in {**data, "hashes": rows + ends}.items():
+        header[key]["data_offsets"] = [start, start + len(content)]
+        header[key]["shape"] = [len(content)] if key == name else header[key]["shape"]
+        start += len(content)
+    refused(joined(json.dumps(header).encode(), b"".join({**data, "hashes": rows + ends}.values())), name)
 
 
 @pytest.mark.parametrize("key", ["ops", "names", "labels", "crop", "test_seeds"])
@@ -440,8 +467,7 @@ def test_too_few_and_too_many_hashes(raw, refused):
     refused(forged(header, program, data, hashes=rows[8:]), "hash")
     refused(forged(header, program, data, hashes=right_hashes(program, data) + bytes(8)), "hash")
     (*_, right) = [forged(*parts(raw))]
-    text = parts(right)[2]["program"].decode()
-    good = right_hashes(program, {**data, "program": text.encode()})
+    good = right_hashes(program, {**data, "program": parts(right)[2]["program"]})
     refused(forged(header, program, data, hashes=good[8:]), "hashes for 18 ops")
     refused(forged(header, program, data, hashes=bytes(8) + good), "hashes for 18 ops")
 

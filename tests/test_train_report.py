@@ -1,13 +1,16 @@
 import html.parser
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
 
+import tiny
 from bcnn.train import plots, report, tensorboard
 from bcnn.train.run import RunFolder, command
+from bcnn.train.start import train
 
 RECORDS = [
     {
@@ -106,6 +109,20 @@ def test_metrics_forget_what_came_after_the_checkpoint_and_half_written_lines(tm
     assert [r["epochs_done"] for r in folder.read_metrics("epoch")] == [1, 2]
 
 
+DAMAGED = (b"\xff\xfe\n", b'{"kind": []}\n', b'{"kind": "epoch"}\n', b'{"kind": "epoch", "updates": 1, "epochs_done": "2"}\n', b'{"kind": "update", "updates": null}\n')  # fmt: skip
+
+
+@pytest.mark.parametrize("line", DAMAGED)
+def test_lines_of_metrics_that_are_no_records_any_more_are_left_out(tmp_path, line):
+    folder = RunFolder(tmp_path)
+    for record in UPDATES[:2] + RECORDS[:1]:
+        folder.log(record)
+    whole = folder.metrics.read_text()
+    folder.metrics.write_bytes(line + whole.encode() + line)
+    folder.rewind_metrics(updates=100, epochs=100)
+    assert folder.metrics.read_text() == whole
+
+
 def test_metrics_stay_json_when_a_number_overflows(tmp_path):
     folder = RunFolder(tmp_path)
     folder.log({"kind": "epoch", "loss": float("nan"), "val_loss": float("inf"), "lr": 0.5})
@@ -121,3 +138,14 @@ def test_metrics_stay_json_when_a_number_overflows(tmp_path):
 def test_the_command_is_kept_as_it_was_typed(program):
     assert command([program, "train", "--out", "my runs"]) == "bcnn train --out 'my runs'"
     assert command(["sweep.py", "3"]) == "sweep.py 3"
+
+
+def test_a_run_whose_log_is_damaged_ends_without_a_report_and_says_so(tmp_path, monkeypatch, capsys):
+    config = tiny.config(steps=(replace(tiny.STEP1, warmup=0),))
+    real = RunFolder.read_metrics
+    monkeypatch.setattr(
+        RunFolder, "read_metrics", lambda self, kind="": [{**record, "balance": None} for record in real(self, kind)]
+    )
+    assert train(config, tmp_path / "run")["accuracy"]
+    assert "no report: what was logged in" in capsys.readouterr().err
+    assert not (tmp_path / "run" / "report.html").exists()

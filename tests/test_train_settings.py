@@ -63,6 +63,12 @@ def test_a_preset_name_stands_for_a_whole_network():
         ("network.brances=2", "did you mean 'branches'"),
         ("network=nothing", "unknown network"),
         ("seed.more=1", "nothing below"),
+        ("seed=9223372036854775808", "seed from 0 to below 2^63".replace("^", r"\^")),
+        ("threads=1025", "threads from 0 to 1024"),
+        ("data.workers=1025", "data.workers must be from 0 to 1024"),
+        ("data.stored=17", "data.stored must be from 1 to 16"),
+        ("data.crop=0.049", "data.crop must be from 0.05 to 1"),  # a smaller one could not be packed
+        ("steps.0.lr=1e999", "steps.0.lr must be a finite number, got inf"),
     ],
 )
 def test_wrong_setting_is_explained(assignment, sentence):
@@ -72,12 +78,19 @@ def test_wrong_setting_is_explained(assignment, sentence):
 
 @pytest.mark.parametrize(
     "change",
-    [{"name": "a/b"}, {"warmup": 0, "epochs": 0}, {"lr": 0.0}, {"weight_decay": -1.0}, {"matching": 1.0},
+    [{"name": "a/b"}, {"name": "last"}, {"name": "best"}, {"name": "x" * 65}, {"warmup": 0, "epochs": 0}, {"lr": 0.0}, {"weight_decay": -1.0}, {"matching": 1.0},
      {"temperature": (2.0, 1.0)}],
 )  # fmt: skip
 def test_step_out_of_range_is_refused(change):
     with pytest.raises(UserError, match="step"):
         Step(**change)
+
+
+def test_numbers_of_a_config_that_are_none_are_refused():
+    plain = to_dict(recipes.digits())
+    plain["steps"][0]["lr"] = float("nan")  # as json.loads reads it from run.json
+    with pytest.raises(UserError, match=r"steps\.0\.lr must be a finite number, got nan"):
+        from_dict(plain)
 
 
 def test_steps_need_names_of_their_own_and_teachers_before_them():

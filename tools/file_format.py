@@ -13,12 +13,13 @@ from pathlib import Path
 
 from bcnn.program import ops
 
+PARTS = (ops.Branch, ops.FixedBranch, ops.Window)
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "file_format.md"
 
 
 def lists() -> dict[str, list[type[ops.Part]]]:
     """By marker, in the order of the alphabet."""
-    kinds = {"ops": ops.Op.KINDS, "endings": ops.Ending.KINDS, "parts": {"Branch": ops.Branch, "Window": ops.Window}}
+    kinds = {"ops": ops.Op.KINDS, "endings": ops.Ending.KINDS, "parts": {cls.__name__: cls for cls in PARTS}}
     return {marker: [known[name] for name in sorted(known)] for marker, known in kinds.items()}
 
 

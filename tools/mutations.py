@@ -63,6 +63,7 @@ MUTATIONS = (
     Mutation("src/bcnn/train/lock.py", "fcntl.LOCK_EX", "fcntl.LOCK_SH", "tests/test_train_lock.py"),
     Mutation("src/bcnn/train/lock.py", "after_in_child=_let_go", "before=lambda: None", "tests/test_train_lock.py", "killed"),
     Mutation("src/bcnn/train/transfer.py", "if state[name].dtype != tensor.dtype", "if False", "tests/test_train_losses.py", "transfer"),
+    Mutation("src/bcnn/train/run.py", ', errors="replace"', "", "tests/test_train_report.py", "no_records"),
     # --- trust
     Mutation("src/bcnn/train/teachers.py", '    if name.endswith(".pt2"):\n        raise', '    if False:\n        raise', "tests/test_train_teachers.py", "trust"),
     Mutation("src/bcnn/data/cifar.py", "if (module, name) not in self.ALLOWED", "if False", "tests/test_data_cifar.py"),
@@ -79,4 +80,5 @@ MUTATIONS = (
     # --- threads
     Mutation("native/pool.cpp", "    { std::lock_guard<std::mutex> lock(mutex_); }\n", "", "tests/test_pool.py", "wake_up"),
     Mutation("native/pool.cpp", "            end();  // a thread that", "            // a thread that", "tests/test_pool.py", "wake_up"),
+    Mutation("src/bcnn/deploy/engine.py", '("", "std::bad_alloc")', '("",)', "tests/test_native_failures.py"),
 )  # fmt: skip

@@ -14,11 +14,18 @@
 namespace bcnn {
 namespace avx2 {
 #include "../simd/avx2.h"
+#include "../simd/avx2_shorts.h"
 
 #include "binary.inl"
 #include "endings.inl"
 #include "peak.inl"
 #include "real.inl"
+
+#include "fixed_numbers.inl"
+
+#include "fixed_binary.inl"
+#include "fixed_endings.inl"
+#include "fixed_real.inl"
 #include "table.inl"
 }  // namespace avx2
 BCNN_KERNELS(avx2)

@@ -29,11 +29,18 @@ static simde__m512 _mm512_cvtepi32_ps(simde__m512i v) {  // the one that SIMDe 0
 namespace bcnn {
 namespace avx512 {
 #include "../simd/avx512.h"
+#include "../simd/avx512_shorts.h"
 
 #include "binary.inl"
 #include "endings.inl"
 #include "peak.inl"
 #include "real.inl"
+
+#include "fixed_numbers.inl"
+
+#include "fixed_binary.inl"
+#include "fixed_endings.inl"
+#include "fixed_real.inl"
 #include "table.inl"
 }  // namespace avx512
 BCNN_KERNELS(avx512)

@@ -65,11 +65,19 @@ BCNN_INLINE void gather_pixel(const Gather& g, const BitRows& from, int pixel, i
     }
 }
 
+// Which taps of an output pixel are missing; 0: none.
+BCNN_INLINE int class_of(const Gather& g, const BitRows& from, int pixel) {
+    if (!from.row_class) return 0;
+    const int y = pixel / g.out_width, x = pixel - y * g.out_width;
+    return from.row_class[y] * from.column_classes + from.column_class[x];
+}
+BCNN_INLINE int padded_to(int channels) { return (channels + kPad - 1) / kPad * kPad; }
+
 BCNN_INLINE int dot_words(const Gather& g) { return g.kernel_height * g.kernel_width * g.words; }
 BCNN_INLINE size_t words_bytes(const Gather& g) { return (size_t(dot_words(g)) * 4 + kSlack + 63) / 64 * 64; }
 
 // Bits of one block for every group: [group][pixels / together][d.bits]; if `plain`, words [pixel][group].
-BCNN_NOINLINE void gather_block(const BinaryConvData& d, const BitRows& from, int p0, int pixels, uint8_t* words,
+BCNN_NOINLINE void gather_block(const DotsData& d, const BitRows& from, int p0, int pixels, uint8_t* words,
                                 uint8_t* bits) {
     const Gather& g = d.gather;
     const int count = dot_words(g);
@@ -109,10 +117,9 @@ BCNN_NOINLINE void dots(const uint8_t* bits, size_t bytes, int pixels, const uin
 
 // The counts of one branch for up to 64 channels from c on.
 template <class Count>
-BCNN_INLINE void count(const BinaryConvData& d, const BranchData& branch, const uint8_t* bits, int pixels, int c,
-                       Count* n) {
+BCNN_INLINE void count(const DotsData& d, const uint8_t* weight, const uint8_t* bits, int pixels, int c, Count* n) {
     const int groups = (least(kPad, d.o - c) + group - 1) / group;
-    const uint8_t* w = branch.weight + size_t(c / group) * d.weight_group;
+    const uint8_t* w = weight + size_t(c / group) * d.weight_group;
     int g = 0;
     for (; g + tile_groups <= groups; g += tile_groups)
         dots<tile_groups>(bits, d.bits, pixels, w + g * d.weight_group, d.weight_group, n + g * group);
@@ -121,12 +128,12 @@ BCNN_INLINE void count(const BinaryConvData& d, const BranchData& branch, const 
 
 // The same word by word: any channel may be in another group.
 template <class Count>
-BCNN_NOINLINE void count_plain(const BinaryConvData& d, const BranchData& branch, const uint8_t* bits, int pixels,
-                               int c, Count* n) {
+BCNN_NOINLINE void count_plain(const DotsData& d, const uint8_t* weight, const uint8_t* bits, int pixels, int c,
+                               Count* n) {
     const int words = dot_words(d.gather), made = d.o / d.gather.groups;
     for (int p = 0; p < pixels; p++)
         for (int i = 0; i < least(kPad, d.o - c); i++) {
-            const uint32_t* const w = (const uint32_t*)branch.weight + size_t(c + i) * size_t(words);
+            const uint32_t* const w = (const uint32_t*)weight + size_t(c + i) * size_t(words);
             const uint32_t* const x =
                 (const uint32_t*)(bits + (size_t(p) * size_t(d.gather.groups) + size_t((c + i) / made)) * d.bits);
             int sum = 0;
@@ -293,11 +300,8 @@ BCNN_NOINLINE void finish_taps(const BinaryConvData& d, const BinaryConvStep& s,
     for (int i = 0; i < branches; i++) {
         const BitRows& from = s.taps[b + i];
         for (int p = 0; p < pixels; p++) {
-            correction[i][p] = nullptr;
-            if (!from.correction) continue;
-            const int y = (p0 + p) / d.gather.out_width, x = (p0 + p) - y * d.gather.out_width;
-            const int which = from.row_class[y] * from.column_classes + from.column_class[x];
-            if (which) correction[i][p] = from.correction + size_t(which) * from.stride;
+            const int which = class_of(d.gather, from, p0 + p);
+            correction[i][p] = which ? d.branch[b + i].correction + size_t(which) * size_t(padded_to(d.o)) : nullptr;
         }
     }
     for (int first = 0, last; first < pixels; first = last) {
@@ -322,12 +326,12 @@ BCNN_NOINLINE void finish_taps(const BinaryConvData& d, const BinaryConvStep& s,
 
 // --- all of it -------------------------------------------------------------------------------------------------------
 
-BCNN_INLINE size_t branch_bits(const BinaryConvData& d) {  // of a block of one branch
+BCNN_INLINE size_t branch_bits(const DotsData& d) {  // of a block of one branch
     const size_t pixels = d.plain ? size_t(d.block) : size_t(d.block / together);
     return (pixels * d.bits * size_t(d.gather.groups) + 63) / 64 * 64;
 }
 
-static size_t scratch_bytes(const BinaryConvData& d) {
+static size_t scratch_bytes(const DotsData& d) {
     return 2 * kBlock * kPad * sizeof(Wide) + 2 * words_bytes(d.gather) +
            size_t(least(kBranches, d.branches)) * branch_bits(d) + kSlack;
 }
@@ -358,9 +362,9 @@ static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& 
                     for (int i = 0; i < branches; i++) {
                         const uint8_t* const from = bits + (b + i - b0) * block_bits;
                         if (taps && d.plain)
-                            count_plain(d, d.branch[b + i], from, pixels, c, n[i]);
+                            count_plain(d, d.branch[b + i].weight, from, pixels, c, n[i]);
                         else
-                            count(d, d.branch[b + i], from + skip, pixels, c, n[i]);
+                            count(d, d.branch[b + i].weight, from + skip, pixels, c, n[i]);
                     }
                     if (taps)
                         finish_taps(d, s, p0, pixels, c, b, branches, n);

@@ -1,8 +1,8 @@
 // What an instruction set offers the ops: a table of functions over plain pointers, one table per instruction set. The
-// functions are written once, in binary.inl, real.inl and endings.inl, over the primitives in simd/*.h.
+// functions are written once, in binary.inl, real.inl, endings.inl and fixed*.inl, over the primitives in simd/*.h.
 //
-// Float maps are [C / kLine][rows][W][kLine]: channels in blocks of a cache line. Every kernel works on one or two
-// registers of channels at a time and walks along a row, so it walks along memory. Arrays of parameters are padded to
+// Maps are [C / line][rows][W][line]: channels in blocks of a cache line, of 16 floats or, in programs of integers, 32
+// int16. Every kernel works on one or two registers of channels at a time and walks along a row, so it walks along memory. Arrays of parameters are padded to
 // 64 channels. Bit maps are [rows][W][words]: the bits of a pixel are neighbours, group by group. Legend: K channels
 // read (after replication), O made, C of the map read, T taps, G groups.
 #pragma once
@@ -14,19 +14,25 @@
 
 namespace bcnn {
 
-constexpr int kLine = 16;  // floats of a cache line
+constexpr int kLine = 16;       // floats of a cache line
+constexpr int kShortLine = 32;  // int16 of one
+template <class Value>
+constexpr int line_of = int(64 / sizeof(Value));
 constexpr int kPad =
     64;  // parameter arrays are padded to this many channels: four registers of the widest instruction set
 constexpr int kBlock = 56;  // pixels whose bits are made at a time, or a part of them; divides 224, 112, 56 and 28 x 28
 constexpr int kBranches = 4;  // branches whose bits are held at a time
 constexpr int kSlack = 64;    // bytes behind bits and words that copies in whole registers may touch
 
-struct View {      // how a float map is read
+struct View {      // how a map of values is read
     int period;    // replication: channel k is read at k mod period
-    size_t block;  // floats from one block of channels to the next
+    size_t block;  // values from one block of channels to the next
 };
 // From a pixel to its channel c < period.
-BCNN_INLINE ptrdiff_t place_of(View v, int c) { return ptrdiff_t(size_t(c / kLine) * v.block) + c % kLine; }
+template <class Value = float>
+BCNN_INLINE ptrdiff_t place_of(View v, int c) {
+    return ptrdiff_t(size_t(c / line_of<Value>) * v.block) + c % line_of<Value>;
+}
 BCNN_INLINE int wrapped(int c, int period) { return c == period ? 0 : c; }
 
 // --- binary convolution ----------------------------------------------------------------------------------------------
@@ -38,6 +44,8 @@ struct BranchData {
         threshold;  // [K]; NaN past K: those bits are 0, like the weights there. 1x1 only: others read a bit map
     const uint8_t* weight;  // as pack_weight or pack_taps lays it out, or plain words
     const float *scale, *offset;
+    // Zero padding: what is added to the counts, [row class][column class][O padded]; or none.
+    const float* correction;
 };
 
 struct Gather {                                         // taps of a binary k x k convolution over a bit map
@@ -47,29 +55,29 @@ struct Gather {                                         // taps of a binary k x 
     int groups;
 };
 
-struct BinaryConvData {
-    int k, o, branches;  // k: bits of a dot, rounded up to words if there are taps
-    bool narrow;         // counts fit a Narrow
-    bool plain;          // counted word by word: groups that are no multiple of kPad channels
-    int block;           // pixels at a time
-    int end;             // which of End follow
-    const BranchData* branch;
-    const float* slope[2];
+struct DotsData {         // of any binary convolution
+    int k, o, branches;   // k: bits of a dot, rounded up to words if there are taps
+    bool narrow;          // counts fit a Narrow
+    bool plain;           // counted word by word: groups that are no multiple of kPad channels
+    int block;            // pixels at a time
     size_t weight_group;  // bytes of weights of one group of kernel channels
     size_t bits;          // bytes of bits of one pixel, or of the pixels that are packed together
     Gather gather;        // all ones but for taps
+};
+
+struct BinaryConvData : DotsData {
+    int end;  // which of End follow
+    const BranchData* branch;
+    const float* slope[2];
 };
 
 struct BitRows {                  // where a branch of a k x k convolution reads, for the rows of one step
     const uint32_t* const* rows;  // [row made][kernel row], none outside the map
     const uint32_t* pad;          // a pixel outside the map
     int left;                     // tap 0 of column 0 reads column -left
-    // Zero padding: what is added to the counts, [row class][column class][O], and the classes, [row made] and
-    // [column]; or none.
-    const float* correction;
-    const uint16_t *row_class, *column_class;  // 0: nothing is missing
+    // Zero padding: which taps are missing, by [row made] and [column], or none; 0: nothing is.
+    const uint16_t *row_class, *column_class;
     int column_classes;
-    size_t stride;  // floats of a class
 };
 
 struct BinaryConvStep {  // pixels that are neighbours in memory
@@ -132,6 +140,103 @@ struct EndingStep {
     bool other_channel;  // it has one channel
 };
 
+// --- programs of integers: the same on int16 maps, as bcnn/program/ops/fixed_*.py defines them -------------------------
+
+// What a kernel does in registers after the sums. A bound comes with a shift up, which may be by 0: bounded values are
+// shifted without saturating.
+struct FixedEnd {
+    int adds;    // maps added first, 0 to 2
+    int prelu;   // 0: none, 1: with up = 0, 2: with a shift
+    int then;    // after at most one map and a PReLU; 0: nothing, 1: bound and shift, 2: another map is added
+    int bend_up, shift_up;
+    const int16_t *bend, *limit;
+};
+
+struct FixedBranchData {
+    const int16_t* above;  // [K], 32767 past K: those bits are 0, like the weights there
+    const uint8_t* weight;
+    const int16_t *scale, *offset;
+    const int16_t* constant;  // [class of missing taps][O padded]: dot << up = constant - (count << (up + 1))
+    int up;
+};
+
+struct FixedBinaryConvData : DotsData {
+    FixedEnd end;
+    const FixedBranchData* branch;
+    bool sure;     // no sum of a product and an offset can leave 16 bits: added without saturating
+    bool by_byte;  // up is 7 everywhere
+};
+
+struct FixedBinaryConvStep {  // see BinaryConvStep
+    const int16_t* x;
+    View x_view;
+    const BitRows* taps;
+    const int16_t* add[3];
+    View add_view[3];
+    int16_t* out;
+    View out_view;
+    int pixels;
+    int channel_begin, channel_end;
+    uint8_t* scratch;
+};
+
+struct FixedDepthwiseData {
+    int k, width, stride;
+    const int16_t *weight, *offset, *bend;  // weight [K / lanes, 9, lanes]
+    int bend_up;
+    bool sure;  // no sum can leave 16 bits
+};
+
+struct FixedConvData {  // see ConvData
+    int kernel_height, kernel_width, stride, dilation, left;
+    int channels, width, out_width;
+    int k, o, groups;
+    // Depth wise [O / lanes, T, lanes]; dense [O / lanes, T, pairs of channels, lanes, 2]; scattered [T, K / G, O]
+    const int16_t* weight;
+    const int16_t* offset;  // depth wise
+    const int32_t *sums, *half, *down;  // else: offset, 2^(down - 1) and down, padded
+};
+enum class FixedConvKind { depthwise, dense, scattered };
+
+enum class FixedEndingKind { add, gate, affine, prelu, relu, clip, bound, shift, sign, table };
+
+struct FixedEndingData {
+    FixedEndingKind kind;
+    const int16_t *a, *b;  // scale and offset, bend, above, limit, limits or the table
+    int bits;              // up or down
+    int one;
+};
+
+struct FixedEndingStep {
+    int16_t* v;
+    View view;
+    int pixels, channel_begin, channel_end;
+    const int16_t* other;
+    View other_view;
+    int other_step;
+    bool other_channel;
+};
+
+struct FixedKernels {
+    int lanes;
+    size_t (*bits_bytes)(int words);    // DotsData::bits of 1x1
+    size_t (*weight_bytes)(int words);  // of one group of channels
+    void (*pack_weight)(const uint32_t* weight, int o, int words, uint8_t* out);  // 1x1
+    void (*binary_conv)(const FixedBinaryConvData&, const FixedBinaryConvStep&);
+    void (*bit_conv)(const FixedBinaryConvData&, const FixedBinaryConvStep&);
+    void (*sign_words)(const int16_t* x, View v, int pixels, const int16_t* above, int words, uint32_t* out);
+    void (*depthwise3x3)(const FixedDepthwiseData&, const int16_t* const* rows, View x, int16_t* out, View out_view,
+                         int width, int height);
+    void (*conv)(FixedConvKind, const FixedConvData&, const int16_t* const* rows, View x, int16_t* out, View out_view,
+                 int begin, int end);
+    void (*pool)(const PoolData&, const int16_t* const* rows, View x, int channels, int16_t* out, View out_view);
+    void (*avg_pool_2x2)(const int16_t* const* rows, View x, int channels, int16_t* out, View out_view, int width);
+    void (*global_avg_pool)(const int16_t* x, size_t pixels, int up, View v, int channel_begin, int channel_end,
+                            int16_t* out);
+    void (*copy)(const int16_t* x, View v, int pixels, int channels, int16_t* out, View out_view);
+    void (*ending)(const FixedEndingData&, const FixedEndingStep&);
+};
+
 struct Kernels {
     const char* name;
     int lanes;
@@ -140,7 +245,7 @@ struct Kernels {
     int together;                   // pixels whose bits are packed together
     size_t (*bits_bytes)(int k);    // BinaryConvData::bits
     size_t (*weight_bytes)(int k);  // of one group of channels
-    size_t (*scratch_bytes)(const BinaryConvData&);
+    size_t (*scratch_bytes)(const DotsData&);
     void (*pack_weight)(const uint32_t* weight, int o, int k, uint8_t* out);                 // [O, words]
     void (*pack_taps)(const uint32_t* weight, int o, int words, bool narrow, uint8_t* out);  // [O, words of all taps]
     void (*binary_conv)(const BinaryConvData&, const BinaryConvStep&);
@@ -168,6 +273,7 @@ struct Kernels {
     double (*dot_peak)(int repeats, uint8_t* scratch);
     double (*popcount_peak)(int repeats);
     size_t peak_scratch;
+    FixedKernels fixed;
 };
 
 extern const Kernels scalar_kernels, avx2_kernels, avx512_kernels, neon_kernels, wasm_kernels;

@@ -7,11 +7,18 @@
 namespace bcnn {
 namespace neon {
 #include "../simd/neon.h"
+#include "../simd/neon_shorts.h"
 
 #include "binary.inl"
 #include "endings.inl"
 #include "peak.inl"
 #include "real.inl"
+
+#include "fixed_numbers.inl"
+
+#include "fixed_binary.inl"
+#include "fixed_endings.inl"
+#include "fixed_real.inl"
 #include "table.inl"
 }  // namespace neon
 BCNN_KERNELS(neon)

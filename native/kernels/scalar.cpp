@@ -5,11 +5,18 @@
 namespace bcnn {
 namespace scalar {
 #include "../simd/scalar.h"
+#include "../simd/scalar_shorts.h"
 
 #include "binary.inl"
 #include "endings.inl"
 #include "peak.inl"
 #include "real.inl"
+
+#include "fixed_numbers.inl"
+
+#include "fixed_binary.inl"
+#include "fixed_endings.inl"
+#include "fixed_real.inl"
 #include "table.inl"
 }  // namespace scalar
 BCNN_KERNELS(scalar)

@@ -1,7 +1,8 @@
-// The bits of a map, x >= threshold, for binary convolutions that read more than one pixel. No op of a program: made
+// The bits of a map, x >= threshold (or x > above in 16 bits), for binary convolutions that read more than one pixel. No op of a program: made
 // where one asks for it. A pixel is [groups][words(K / G)], tail bits zero.
 #include <cstring>
 #include <limits>
+#include <string>
 
 #include "ops/op.h"
 #include "plan/cost.h"
@@ -9,9 +10,24 @@
 namespace bcnn {
 namespace {
 
+// What no value reaches: bits past the channels are 0.
+Aligned<float> padded_limits(const float* limit, size_t count) {
+    return padded_floats(limit, count, std::numeric_limits<float>::quiet_NaN());
+}
+Aligned<int16_t> padded_limits(const int16_t* limit, size_t count) { return padded_shorts(limit, count, 32767); }
+
+void sign_words(const Kernels& k, const float* x, View v, int pixels, const float* limit, int words, uint32_t* out) {
+    k.sign_words(x, v, pixels, limit, words, out);
+}
+void sign_words(const Kernels& k, const int16_t* x, View v, int pixels, const int16_t* limit, int words,
+                uint32_t* out) {
+    k.fixed.sign_words(x, v, pixels, limit, words, out);
+}
+
+template <class Value>
 class Bits : public Op {
 public:
-    Bits(int source, int channels, int groups, const float* threshold, const Shape& map, const Kernels& kernels)
+    Bits(int source, int channels, int groups, const Value* limit, const Shape& map, const Kernels& kernels)
         : kernels_(kernels),
           channels_(channels),
           groups_(groups),
@@ -21,17 +37,17 @@ public:
         words = groups * inner_;
         reads = {source};
         from = {map};
-        threshold_ = padded_floats(threshold, size_t(channels), std::numeric_limits<float>::quiet_NaN());
+        limit_ = padded_limits(limit, size_t(channels));
     }
     int channels(int) const override { return channels_; }
-    size_t parameter_bytes() const override { return threshold_.bytes(); }
+    size_t parameter_bytes() const override { return limit_.bytes(); }
     size_t scratch_bytes() const override { return gaps() ? size_t(shape.w) * size_t(plain_) * 4 : 0; }
-    double row_time() const override { return double(shape.w) * channels_ * kSignNs; }
+    double row_time() const override { return double(shape.w) * channels_ * (sizeof(Value) == 4 ? kSignNs : kFixedSignNs); }
     void run(const Task& task) const override {
         for (int y = task.y0; y < task.y1; y++) {
             uint32_t* const out = task.out.words(y);
             uint32_t* const plain = gaps() ? reinterpret_cast<uint32_t*>(task.scratch) : out;
-            kernels_.sign_words(task.in[0].floats(y), task.in[0].view, shape.w, threshold_.data(), plain_, plain);
+            sign_words(kernels_, task.in[0].values<Value>(y), task.in[0].view, shape.w, limit_.data(), plain_, plain);
             if (gaps())
                 for (int x = 0; x < shape.w; x++)
                     regroup(plain + size_t(x) * size_t(plain_), out + size_t(x) * size_t(words));
@@ -49,18 +65,27 @@ private:
 
     const Kernels& kernels_;
     const int channels_, groups_, plain_, inner_;
-    Aligned<float> threshold_;
+    Aligned<Value> limit_;
 };
 
 }  // namespace
 
-int Build::bits_of(int map, int channels, int groups, const float* threshold) {
-    std::tuple<int, int, std::vector<float>> key(map, groups, std::vector<float>(threshold, threshold + channels));
+template <class Value>
+int Build::shared_bits(int map, int channels, int groups, const Value* limit) {
+    std::tuple<int, int, std::string> key(
+        map, groups, std::string(reinterpret_cast<const char*>(limit), size_t(channels) * sizeof(Value)));
     const auto found = bits_.find(key);
     if (found != bits_.end()) return found->second;
-    const int op = add(std::make_unique<Bits>(op_of(map), channels, groups, threshold, shape(map), kernels));
+    const int op = add(std::make_unique<Bits<Value>>(op_of(map), channels, groups, limit, shape(map), kernels));
     bits_.emplace(std::move(key), op);
     return op;
+}
+
+int Build::bits_of(int map, int channels, int groups, const float* threshold) {
+    return shared_bits(map, channels, groups, threshold);
+}
+int Build::bits_of(int map, int channels, int groups, const int16_t* above) {
+    return shared_bits(map, channels, groups, above);
 }
 
 }  // namespace bcnn

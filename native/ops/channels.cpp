@@ -1,4 +1,4 @@
-// Concat, Select, Upsample: ops that move values and compute nothing.
+// Concat, Select, Upsample: ops that move values and compute nothing, whatever their size.
 #include <algorithm>
 #include <cstring>
 
@@ -7,7 +7,10 @@
 namespace bcnn {
 namespace {
 
+template <class Value>
 class Concat : public Op {
+    static constexpr int kLine = line_of<Value>;
+
 public:
     Concat(const Record& r, const Build& build) {
         shape = build.shape();
@@ -16,21 +19,24 @@ public:
     int channels(int) const override { return 0; }
     void run(const Task& task) const override {
         for (int y = task.y0; y < task.y1; y++) {
-            float* const out = task.out.floats(y);
+            Value* const out = task.out.values<Value>(y);
             for (size_t i = 0, first = 0; i < from.size(); first += size_t(from[i].c), i++)
                 for (int c = 0, run; c < from[i].c; c += run) {  // runs of channels that are in one line on both sides
                     const int to = int(first) + c;
                     run = std::min({kLine - c % kLine, kLine - to % kLine, from[i].c - c});
-                    const float* x = task.in[i].floats(y) + place_of(task.in[i].view, c);
-                    float* v = out + place_of(task.out.view, to);
+                    const Value* x = task.in[i].values<Value>(y) + place_of<Value>(task.in[i].view, c);
+                    Value* v = out + place_of<Value>(task.out.view, to);
                     for (int p = 0; p < shape.w; p++, x += kLine, v += kLine)
-                        std::memcpy(v, x, size_t(run) * sizeof(float));
+                        std::memcpy(v, x, size_t(run) * sizeof(Value));
                 }
         }
     }
 };
 
+template <class Value>
 class Select : public Op {
+    static constexpr int kLine = line_of<Value>;
+
 public:
     Select(const Record& r, const Build& build) {
         shape = build.shape();
@@ -43,8 +49,8 @@ public:
     void run(const Task& task) const override {
         for (int y = task.y0; y < task.y1; y++)
             for (int o = 0; o < shape.c; o++) {
-                const float* x = task.in[0].floats(y) + place_of(task.in[0].view, index_[o]);
-                float* v = task.out.floats(y) + place_of(task.out.view, o);
+                const Value* x = task.in[0].values<Value>(y) + place_of<Value>(task.in[0].view, index_[o]);
+                Value* v = task.out.values<Value>(y) + place_of<Value>(task.out.view, o);
                 for (int p = 0; p < shape.w; p++, x += kLine, v += kLine) *v = *x;
             }
     }
@@ -53,7 +59,10 @@ private:
     std::vector<int32_t> index_;
 };
 
+template <class Value>
 class Upsample : public Op {
+    static constexpr int kLine = line_of<Value>;
+
 public:
     Upsample(const Record& r, const Build& build) : factor_{r.number("factor", 0), r.number("factor", 1)} {
         shape = build.shape();
@@ -63,10 +72,10 @@ public:
     void run(const Task& task) const override {
         for (int y = task.y0; y < task.y1; y++)
             for (int c = 0; c < shape.c; c += kLine) {
-                const float* x = task.in[0].floats(y / factor_[0]) + place_of(task.in[0].view, c);
-                float* v = task.out.floats(y) + place_of(task.out.view, c);
+                const Value* x = task.in[0].values<Value>(y / factor_[0]) + place_of<Value>(task.in[0].view, c);
+                Value* v = task.out.values<Value>(y) + place_of<Value>(task.out.view, c);
                 for (int p = 0; p < from[0].w; p++, x += kLine)
-                    for (int i = 0; i < factor_[1]; i++, v += kLine) std::memcpy(v, x, kLine * sizeof(float));
+                    for (int i = 0; i < factor_[1]; i++, v += kLine) std::memcpy(v, x, kLine * sizeof(Value));
             }
     }
 
@@ -74,9 +83,17 @@ private:
     const int factor_[2];
 };
 
-const Register concat("Concat", [](const Record& r, Build& b) { b.add(std::make_unique<Concat>(r, b)); });
-const Register select("Select", [](const Record& r, Build& b) { b.add(std::make_unique<Select>(r, b)); });
-const Register upsample("Upsample", [](const Record& r, Build& b) { b.add(std::make_unique<Upsample>(r, b)); });
+template <template <class> class Of>
+void make(const Record& r, Build& b) {
+    if (b.value_bytes == 4)
+        b.add(std::make_unique<Of<float>>(r, b));
+    else
+        b.add(std::make_unique<Of<int16_t>>(r, b));
+}
+
+const Register concat("Concat", make<Concat>);
+const Register select("Select", make<Select>);
+const Register upsample("Upsample", make<Upsample>);
 
 }  // namespace
 }  // namespace bcnn

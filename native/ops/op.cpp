@@ -27,7 +27,7 @@ int Op::read(int map, const Build& build) {
 }
 
 Build::Build(const std::vector<Record>& records, const std::vector<Shape>& shapes, const Kernels& kernels_in)
-    : kernels(kernels_in), shapes_(shapes) {
+    : kernels(kernels_in), value_bytes(!records.empty() && records[0].kind == "FixedInput" ? 2 : 4), shapes_(shapes) {
     if (records.empty() || records.size() != shapes.size())
         throw std::invalid_argument("an engine needs ops and as many shapes");
     for (const Record& record : records) {
@@ -46,18 +46,29 @@ int Build::op_of(int map) const {
 
 int Build::add(std::unique_ptr<Op> op) {
     op->record = at_;
+    op->value_bytes = value_bytes;
     ops.push_back(std::move(op));
     return int(ops.size()) - 1;
 }
 
 size_t padded(size_t channels) { return (channels + kPad - 1) / kPad * kPad; }
 
-Aligned<float> padded_floats(const float* from, size_t count, float fill) {
-    if (!from) return Aligned<float>();
-    Aligned<float> to(padded(count));
+namespace {
+
+template <class Value>
+Aligned<Value> padded_values(const Value* from, size_t count, Value fill) {
+    if (!from) return Aligned<Value>();
+    Aligned<Value> to(padded(count));
     std::copy(from, from + count, to.data());
     std::fill(to.data() + count, to.data() + to.size(), fill);
     return to;
+}
+
+}  // namespace
+
+Aligned<float> padded_floats(const float* from, size_t count, float fill) { return padded_values(from, count, fill); }
+Aligned<int16_t> padded_shorts(const int16_t* from, size_t count, int16_t fill) {
+    return padded_values(from, count, fill);
 }
 
 }  // namespace bcnn

@@ -31,9 +31,14 @@ struct Map {  // where a map is while a step runs
     uint8_t* data = nullptr;
     int rows = 1;     // row y is at slot y % rows
     size_t row = 0;   // bytes from one row to the next
-    View view{1, 0};  // float maps
-    float* floats(int y) const { return reinterpret_cast<float*>(data + size_t(y % rows) * row); }
-    uint32_t* words(int y) const { return reinterpret_cast<uint32_t*>(data + size_t(y % rows) * row); }
+    View view{1, 0};  // maps of values
+    template <class Value>
+    Value* values(int y) const {
+        return reinterpret_cast<Value*>(data + size_t(y % rows) * row);
+    }
+    float* floats(int y) const { return values<float>(y); }
+    int16_t* shorts(int y) const { return values<int16_t>(y); }
+    uint32_t* words(int y) const { return values<uint32_t>(y); }
 };
 
 struct Task {  // rows y0 to y1 of the map, channels c0 to c1: multiples of kPad, or the end
@@ -48,6 +53,7 @@ class Op {
 public:
     Shape shape{};            // of the map it makes
     int words = 0;            // of a pixel, if its map is bits
+    size_t value_bytes = 4;   // of its map: float32, or 2 for int16
     std::vector<int> reads;   // the maps it reads, by slot; a map may be in several
     int record = 0;           // the record it comes from
     std::vector<Shape> from;  // the shapes of the maps it reads, by slot
@@ -65,6 +71,8 @@ public:
     virtual size_t parameter_bytes() const { return 0; }    // all that it keeps
     virtual size_t scratch_bytes() const { return 0; }
     virtual double row_time() const;  // nanoseconds of one row, roughly: see plan/cost.h
+    // What no magnitude of a 16-bit map exceeds, by channel: readers prove by it that their sums fit. None: 32768.
+    virtual const std::vector<int>* bound() const { return nullptr; }
     virtual void run(const Task& task) const = 0;
 
 protected:
@@ -77,6 +85,7 @@ public:
     Build(const std::vector<Record>& records, const std::vector<Shape>& shapes, const Kernels& kernels);
 
     const Kernels& kernels;
+    const size_t value_bytes;  // of all maps: of float32, or of int16 in a program of integers
     std::vector<std::unique_ptr<Op>> ops;
 
     const Shape& shape() const { return shapes_[at_]; }            // of the map that the record being read makes
@@ -87,12 +96,15 @@ public:
     int add(std::unique_ptr<Op> op);
     // The op that makes the bits of a record's map, [groups][words] a pixel; ops that ask for the same bits share it.
     int bits_of(int map, int channels, int groups, const float* threshold);
+    int bits_of(int map, int channels, int groups, const int16_t* above);
 
 private:
     const std::vector<Shape>& shapes_;
     int at_ = 0;
     std::vector<int> op_of_;
-    std::map<std::tuple<int, int, std::vector<float>>, int> bits_;
+    template <class Value>
+    int shared_bits(int map, int channels, int groups, const Value* limit);
+    std::map<std::tuple<int, int, std::string>, int> bits_;  // by map, groups, bytes of the limits
 };
 
 using Make = std::function<void(const Record&, Build&)>;
@@ -103,5 +115,6 @@ struct Register {
 // Parameters padded to kPad channels.
 size_t padded(size_t channels);
 Aligned<float> padded_floats(const float* from, size_t count, float fill = 0);  // none if `from` is
+Aligned<int16_t> padded_shorts(const int16_t* from, size_t count, int16_t fill = 0);
 
 }  // namespace bcnn

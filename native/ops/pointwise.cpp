@@ -1,9 +1,11 @@
 // Pointwise: a map, or its replicas, with endings and nothing before them.
 #include "ops/endings.h"
+#include "ops/fixed_endings.h"
 
 namespace bcnn {
 namespace {
 
+template <class Value, class EndingList>
 class Pointwise : public Op {
 public:
     Pointwise(const Record& r, const Build& build)
@@ -18,17 +20,38 @@ public:
     double row_time() const override { return Op::row_time() + double(shape.w) * shape.c * endings_.row_time(); }
     void run(const Task& task) const override {
         for (int y = task.y0; y < task.y1; y++)
-            kernels_.copy(task.in[0].floats(y), task.in[0].view, shape.w, shape.c, task.out.floats(y), task.out.view);
+            copy(kernels_, task.in[0].values<Value>(y), task.in[0].view, task.out.values<Value>(y), task.out.view);
         endings_.run(task, task.in + 1, shape, kernels_);
     }
 
 private:
+    void copy(const Kernels& k, const float* x, View v, float* out, View out_view) const {
+        k.copy(x, v, shape.w, shape.c, out, out_view);
+    }
+    void copy(const Kernels& k, const int16_t* x, View v, int16_t* out, View out_view) const {
+        k.fixed.copy(x, v, shape.w, shape.c, out, out_view);
+    }
     const Kernels& kernels_;
-    Endings endings_;
+
+protected:
+    EndingList endings_;
+
+private:
     const int reads_;
 };
 
-const Register pointwise("Pointwise", [](const Record& r, Build& b) { b.add(std::make_unique<Pointwise>(r, b)); });
+class FixedPointwise : public Pointwise<int16_t, FixedEndings> {
+public:
+    using Pointwise::Pointwise;
+    const std::vector<int>* bound() const override { return endings_.bound(); }
+};
+
+const Register pointwise("Pointwise", [](const Record& r, Build& b) {
+    if (b.value_bytes == 4)
+        b.add(std::make_unique<Pointwise<float, Endings>>(r, b));
+    else
+        b.add(std::make_unique<FixedPointwise>(r, b));
+});
 
 }  // namespace
 }  // namespace bcnn

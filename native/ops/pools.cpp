@@ -1,4 +1,5 @@
 // AvgPool and MaxPool over windows, GlobalAvgPool over a map, ChannelAvg over channels.
+#include "ops/pools.h"
 #include "ops/window.h"
 
 namespace bcnn {
@@ -83,7 +84,9 @@ public:
 };
 
 const Register avg("AvgPool", [](const Record& r, Build& b) { b.add(std::make_unique<Pool>(r, b)); });
-const Register max("MaxPool", [](const Record& r, Build& b) { b.add(std::make_unique<Pool>(r, b)); });
+const Register max("MaxPool", [](const Record& r, Build& b) {
+    b.value_bytes == 4 ? void(b.add(std::make_unique<Pool>(r, b))) : add_fixed_pool(r, b);
+});
 const Register global("GlobalAvgPool", [](const Record& r, Build& b) { b.add(std::make_unique<GlobalAvgPool>(r, b)); });
 const Register channel("ChannelAvg", [](const Record& r, Build& b) { b.add(std::make_unique<ChannelAvg>(r, b)); });
 

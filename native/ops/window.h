@@ -29,8 +29,9 @@ struct Window {
         return {std::clamp(first, 0, height - 1), std::clamp(last, 0, height - 1) + 1};
     }
     // The rows that make row y, none where they are outside.
-    void rows_of(int y, const Map& map, int height, const float** to) const {
-        for (int ky = 0; ky < kernel[0]; ky++) to[ky] = on_map(y, ky, height) ? map.floats(tap(y, ky)) : nullptr;
+    template <class Value>
+    void rows_of(int y, const Map& map, int height, const Value** to) const {
+        for (int ky = 0; ky < kernel[0]; ky++) to[ky] = on_map(y, ky, height) ? map.values<Value>(tap(y, ky)) : nullptr;
     }
     bool on_map(int y, int ky, int height) const { return 0 <= tap(y, ky) && tap(y, ky) < height; }
 };

@@ -14,7 +14,7 @@ size_t Layout::block(int rows) const {
 }
 size_t Layout::bytes(int rows) const { return size_t(blocks) * block(rows); }
 
-std::vector<Layout> layouts(const Ops& ops, int lanes) {
+std::vector<Layout> layouts(const Ops& ops, const Kernels& kernels) {
     std::vector<int> most(ops.size(), 0);  // channels that some reader takes in whole registers
     for (const auto& op : ops)
         for (size_t slot = 0; slot < op->reads.size(); slot++)
@@ -22,6 +22,8 @@ std::vector<Layout> layouts(const Ops& ops, int lanes) {
     std::vector<Layout> out;
     for (size_t i = 0; i < ops.size(); i++) {
         const Shape& shape = ops[i]->shape;
+        const int lanes = ops[i]->value_bytes == 4 ? kernels.lanes : kernels.fixed.lanes;
+        const int line = int(kLineBytes / ops[i]->value_bytes);  // values of one
         Layout layout;
         if (ops[i]->words) {
             layout = {1, false,
@@ -30,7 +32,7 @@ std::vector<Layout> layouts(const Ops& ops, int lanes) {
             layout.extend = most[i] > shape.c && shape.c % lanes;
             layout.period = layout.extend ? std::lcm(shape.c, lanes) : (shape.c + lanes - 1) / lanes * lanes;
             layout.row = kLineBytes * size_t(shape.w);
-            layout.blocks = (layout.period + kLine - 1) / kLine;
+            layout.blocks = (layout.period + line - 1) / line;
         }
         out.push_back(layout);
     }
@@ -39,13 +41,16 @@ std::vector<Layout> layouts(const Ops& ops, int lanes) {
 
 Network::Network(const Ops& ops_in, const std::vector<Layout>& layouts_in, int shares_in, Goal goal)
     : ops(ops_in), layouts(layouts_in), shares(shares_in), readers(ops_in.size()) {
+    int64_t rows = 0;
+    for (const auto& op : ops) rows += op->shape.h;
+    const int least = int(std::min<int64_t>(1 + rows / kManyRows, kBatchPixels));  // scratch is for no more
     for (int i = 0; i < int(ops.size()); i++) {
         for (const int map : ops[i]->reads)
             if (readers[map].empty() || readers[map].back() != i) readers[map].push_back(i);
         // Rows of narrow maps are made together, so that weights which outgrow L1 are not read anew for every few
         // pixels, and steps are not many. The same for all maps of one width: a batch of what is read is a batch of
         // what is made.
-        batch.push_back(goal == Goal::memory ? 1 : std::max(1, kBatchPixels / ops[i]->shape.w));
+        batch.push_back(goal == Goal::memory ? least : std::max(least, kBatchPixels / ops[i]->shape.w));
     }
 }
 
@@ -74,10 +79,10 @@ Plan plan_of(const Network& network, const std::vector<int>& cuts) {
 Plan make_plan(const Ops& ops, const std::vector<Layout>& layouts, int shares, Goal goal) {
     const Network network(ops, layouts, shares, goal);
     if (goal == Goal::time) return plan_of(network, cut(network));
-    Plan least;
+    Plan least = plan_of(network, cut(network));
     for (const std::vector<int>& cuts : memory_cuts(network)) {
         Plan plan = plan_of(network, cuts);
-        if (least.segments.empty() || plan.bytes < least.bytes) least = std::move(plan);
+        if (plan.bytes < least.bytes) least = std::move(plan);
     }
     return least;
 }

@@ -68,7 +68,7 @@ struct Plan {
     }
 };
 
-std::vector<Layout> layouts(const Ops& ops, int lanes);
+std::vector<Layout> layouts(const Ops& ops, const Kernels& kernels);
 Plan make_plan(const Ops& ops, const std::vector<Layout>& layouts, int shares, Goal goal);
 
 // --- the steps of it -------------------------------------------------------------------------------------------------

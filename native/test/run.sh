@@ -11,7 +11,7 @@ python=${PYTHON:-python3}
 # Not optimised under sanitizers: the compiler takes minutes for kernels that are inlined and instrumented.
 build=build/test
 mkdir -p "$build"
-rm -f "$build/$mode"-*.o
+rm -f "$build/$mode"-*.o "$build/training-$mode"-*.o
 
 cxx=${CXX:-g++} run=
 case $mode in
@@ -22,22 +22,19 @@ case $mode in
   *) echo "unknown test $mode" >&2; exit 2 ;;
 esac
 
+# compile PREFIX FLAGS < names of sources: as many at a time as there are cores
+compile() {
+  while read -r source; do
+    echo "$source $build/$1$mode-$(echo "${source%.cpp}" | tr / -).o"
+  done | xargs -P "$(nproc)" -n 2 sh -c "$cxx $2 $flags -c \"\$0\" -o \"\$1\""
+}
+
 PYTHONPATH=src "$python" tests/native_vectors.py "$build/vectors"
-jobs=
-for source in native/*.cpp native/kernels/*.cpp native/ops/*.cpp native/plan/*.cpp native/test/core_test.cpp; do
-  case $source in native/bind*.cpp) continue ;; esac
-  # shellcheck disable=SC2086
-  "$cxx" -std=c++17 -ffp-contract=off -Wall -Wextra -Wno-maybe-uninitialized $flags -Inative -c "$source" \
-    -o "$build/$mode-$(echo "${source%.cpp}" | tr / -).o" &
-  jobs="$jobs $!"
-done
-for source in native/training/[dkp]*.cpp native/test/training_test.cpp; do
-  # shellcheck disable=SC2086
-  "$cxx" -std=c++17 -fno-trapping-math -fno-math-errno -Wall -Wextra -Wno-psabi -Wno-unknown-pragmas $flags -c "$source" \
-    -o "$build/training-$mode-$(basename "$source" .cpp).o" &
-  jobs="$jobs $!"
-done
-for job in $jobs; do wait "$job"; done
+# The kernels take longest: they begin first.
+ls native/kernels/*.cpp native/ops/*.cpp native/plan/*.cpp native/[!b]*.cpp native/test/core_test.cpp |
+  compile "" "-std=c++17 -ffp-contract=off -Wall -Wextra -Wno-maybe-uninitialized -Inative"
+ls native/training/[dkp]*.cpp native/test/training_test.cpp |
+  compile training- "-std=c++17 -fno-trapping-math -fno-math-errno -Wall -Wextra -Wno-psabi -Wno-unknown-pragmas"
 # shellcheck disable=SC2086
 "$cxx" $flags "$build/$mode"-*.o -o "$build/$mode" -lpthread
 $run "$build/$mode" "$build/vectors"

@@ -93,6 +93,25 @@ Floats depthwise_conv(size_t images, size_t height, size_t width, size_t channel
     return all;
 }
 
+// One of k x k taps, of both kinds of weights and all paddings.
+Floats tap_conv(size_t images, size_t side, size_t from, size_t channels, size_t kernel, int pad, bool binary,
+                int threads) {
+    const size_t stride = pad == 0 ? 1 : 2, padding = kernel / 2,
+                 made_side = (side + 2 * padding - kernel) / stride + 1;
+    const Floats x = random_floats(images * side * side * from, 1), bias = random_floats(from, 2),
+                 weight = random_floats(channels * from * kernel * kernel, 3), scale = random_floats(channels, 4),
+                 out_gradient = random_floats(images * made_side * made_side * channels, 5);
+    const TapConv conv{images, side,     side,        from,          channels,     kernel, kernel,   stride, padding,
+                       pad,    x.data(), bias.data(), weight.data(), scale.data(), binary, pad == 0, 1.0f,   threads};
+    Floats out(out_gradient.size()), dx(x.size()), d_bias(from), d_weight(weight.size());
+    tap_conv_forward(conv, out.data());
+    tap_conv_backward(conv,
+                      {out_gradient.data(), dx.data(), d_bias.data(), d_weight.data(), scale.data(), scale.data(), 1});
+    Floats all;
+    for (const Floats* some : {&out, &dx, &d_bias, &d_weight}) append(all, *some);
+    return all;
+}
+
 int failures = 0;
 
 void expect_same(const char* what, const Floats& one, const Floats& several) {
@@ -113,6 +132,13 @@ int main() {
             expect_same("other channels", binary_conv(130, 9, 9, 33, binary, 1),
                         binary_conv(130, 9, 9, 33, binary, threads));
         }
+        for (int pad : {-1, 0, 1})
+            for (bool binary : {true, false}) {
+                expect_same("lanes of pixels", tap_conv(17, 9, 8, 24, 3, pad, binary, 1),
+                            tap_conv(17, 9, 8, 24, 3, pad, binary, threads));
+                expect_same("panels", tap_conv(3, 2, 72, 480, 3, pad, binary, 1),
+                            tap_conv(3, 2, 72, 480, 3, pad, binary, threads));
+            }
         for (size_t stride : {1, 2})
             expect_same("depth wise", depthwise_conv(3, 6, 7, 9, stride, 1),
                         depthwise_conv(3, 6, 7, 9, stride, threads));

@@ -1,49 +1,15 @@
 // bcnn._training: the kernels of training.h for NumPy arrays (torch CPU tensors share their memory). Every array is checked for
-// type, contiguity and size here, so that a wrong call is a Python exception and never a wrong address.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-
-#include <stdexcept>
-#include <string>
+// type, contiguity and size (arrays.h), so that a wrong call is a Python exception and never a wrong address.
 #include <vector>
 
-#include "training.h"
+#include "arrays.h"
 
-namespace nb = nanobind;
-using namespace nb::literals;
+using namespace nanobind::literals;
 using namespace bcnn::training;
 
 namespace {
 
 constexpr size_t kMostChannels = 5792;  // 64 squares of dots fit 32 bits, and a dot fits int16
-
-template <class T>
-using Array = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
-
-// The data of `object`, which must be an array of `size` elements of T.
-template <class T>
-T* data(nb::handle object, size_t size, const char* name) {
-    Array<T> array;
-    if (!nb::try_cast<Array<T>>(object, array, false))
-        throw nb::type_error((std::string(name) + ": wrong type, layout or device").c_str());
-    if (array.size() != size)
-        throw nb::value_error(
-            (std::string(name) + ": " + std::to_string(array.size()) + " elements, expected " + std::to_string(size))
-                .c_str());
-    return array.data();
-}
-
-float* floats(nb::handle object, size_t size, const char* name) { return data<float>(object, size, name); }
-
-float* floats_or_null(nb::handle object, size_t size, const char* name) {
-    return object.is_none() ? nullptr : floats(object, size, name);
-}
-
-nb::tuple sized(nb::handle object, size_t size, const char* name) {
-    nb::tuple tuple = nb::cast<nb::tuple>(object);
-    if (tuple.size() != size) throw nb::value_error((std::string(name) + ": a tuple of the wrong length").c_str());
-    return tuple;
-}
 
 // (gamma, beta, running_mean, running_var, mean, inverse, momentum, eps)
 Norm norm(nb::handle object, size_t k) {
@@ -51,11 +17,6 @@ Norm norm(nb::handle object, size_t k) {
     return {floats(t[0], k, "gamma"),       floats(t[1], k, "beta"), floats(t[2], k, "running_mean"),
             floats(t[3], k, "running_var"), floats(t[4], k, "mean"), floats(t[5], k, "inverse"),
             nb::cast<double>(t[6]),         nb::cast<double>(t[7])};
-}
-
-int checked_threads(int threads) {
-    if (threads < 1 || threads > 1024) throw nb::value_error("threads must be from 1 to 1024");
-    return threads;
 }
 
 // A convolution and the branches it points to.
@@ -175,6 +136,8 @@ NB_MODULE(_training, m) {
             binary_conv_backward(conv, to);
         },
         "x"_a, "branches"_a, "add"_a.none(), "slope"_a.none(), "shape"_a, "how"_a, "threads"_a, "gradient"_a);
+
+    bind_tap_conv(m);
 
     m.def(
         "depthwise_conv_forward",

@@ -26,6 +26,10 @@ void binary_conv_forward(const BinaryConv& conv, float* out) { kernels().binary_
 void binary_conv_backward(const BinaryConv& conv, const BinaryConvGradient& gradient) {
     kernels().binary_conv_backward(conv, gradient);
 }
+void tap_conv_forward(const TapConv& conv, float* out) { kernels().tap_conv_forward(conv, out); }
+void tap_conv_backward(const TapConv& conv, const TapConvGradient& gradient) {
+    kernels().tap_conv_backward(conv, gradient);
+}
 void depthwise_conv_forward(const DepthwiseConv& conv, float* out) { kernels().depthwise_conv_forward(conv, out); }
 void depthwise_conv_backward(const DepthwiseConv& conv, const DepthwiseConvGradient& gradient) {
     kernels().depthwise_conv_backward(conv, gradient);

@@ -9,6 +9,8 @@ struct Kernels {
     const char* name;
     void (*binary_conv_forward)(const BinaryConv& conv, float* out);
     void (*binary_conv_backward)(const BinaryConv& conv, const BinaryConvGradient& gradient);
+    void (*tap_conv_forward)(const TapConv& conv, float* out);
+    void (*tap_conv_backward)(const TapConv& conv, const TapConvGradient& gradient);
     void (*depthwise_conv_forward)(const DepthwiseConv& conv, float* out);
     void (*depthwise_conv_backward)(const DepthwiseConv& conv, const DepthwiseConvGradient& gradient);
     void (*avg_pool_forward)(const AvgPool& pool, const float* x, float* out);
@@ -20,6 +22,6 @@ extern const Kernels portable_kernels, avx2_kernels;
 
 }  // namespace bcnn::training
 
-#define BCNN_TRAINING_KERNELS(ISA)                                                           \
-    const Kernels ISA##_kernels = {#ISA,          ISA::forward, ISA::backward, ISA::forward, \
-                                   ISA::backward, ISA::forward, ISA::backward, ISA::sum};
+#define BCNN_TRAINING_KERNELS(ISA)                                                                           \
+    const Kernels ISA##_kernels = {#ISA,         ISA::forward,  ISA::backward, ISA::forward,  ISA::backward, \
+                                   ISA::forward, ISA::backward, ISA::forward,  ISA::backward, ISA::sum};

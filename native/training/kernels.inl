@@ -4,6 +4,7 @@
 
 typedef float f8 __attribute__((vector_size(32)));
 typedef int16_t i16x8 __attribute__((vector_size(16)));
+typedef uint8_t u8x8 __attribute__((vector_size(8)));
 typedef int8_t i8x32 __attribute__((vector_size(32)));
 
 #define BCNN_INLINE static inline __attribute__((always_inline))
@@ -16,6 +17,7 @@ constexpr size_t kChunk = 16;           // groups summed at once: 16 KB of table
 constexpr size_t kForwardPixels = 256;  // enough that streaming a wide layer's table from L3 is hidden
 constexpr size_t kBackwardPixels = kChunk * kGroup;
 constexpr size_t kLanes = kRow / sizeof(float);
+constexpr bool kLittleEndian = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
 constexpr size_t kMomentsPixels = 64;  // float sums stay short; longer ones are double
 
 BCNN_INLINE size_t least(size_t a, size_t b) { return a < b ? a : b; }
@@ -113,6 +115,7 @@ BCNN_INLINE F load_y(const int16_t* y) {
 #include "avg_pool.inl"
 #include "binary_conv.inl"
 #include "depthwise_conv.inl"
+#include "tap_conv.inl"
 
 #undef BCNN_INLINE
 #undef BCNN_MEMBER

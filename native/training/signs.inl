@@ -22,7 +22,8 @@ BCNN_INLINE void signed_sums(const char* const v[kGroup], char* table) {
     }
 }
 
-template <class V, int N>
+// N columns side by side. `Beside`: four whose indices are, too; one load of all four, since loads are what this loop is made of.
+template <class V, int N, bool Beside>
 BCNN_INLINE void select_columns(const char* table, const uint8_t* index, size_t column_stride, size_t group_stride,
                                 size_t groups, char* out, bool accumulate) {
     V sum[N][2];
@@ -31,8 +32,10 @@ BCNN_INLINE void select_columns(const char* table, const uint8_t* index, size_t 
         sum[n][1] = accumulate ? load<V>(out + n * kRow + sizeof(V)) : V{};
     }
     for (size_t g = 0; g < groups; g++) {
+        const uint32_t four = Beside ? load<uint32_t>(index) : 0;
         for (int n = 0; n < N; n++) {
-            const char* row = table + 4 * size_t(index[n * column_stride]);
+            const size_t number = Beside ? four >> 8 * n & 0xFF : index[n * column_stride];
+            const char* row = table + 4 * number;
             sum[n][0] += load<V>(row);
             sum[n][1] += load<V>(row + sizeof(V));
         }
@@ -51,12 +54,15 @@ template <class V>
 static void select_sum(const char* table, const uint8_t* index, size_t column_stride, size_t group_stride,
                        size_t groups, size_t columns, char* out, bool accumulate) {
     size_t j = 0;
+    if (column_stride == 1 && kLittleEndian)
+        for (; j + 4 <= columns; j += 4)
+            select_columns<V, 4, true>(table, index + j, 1, group_stride, groups, out + j * kRow, accumulate);
     for (; j + 4 <= columns; j += 4)
-        select_columns<V, 4>(table, index + j * column_stride, column_stride, group_stride, groups, out + j * kRow,
-                             accumulate);
+        select_columns<V, 4, false>(table, index + j * column_stride, column_stride, group_stride, groups,
+                                    out + j * kRow, accumulate);
     for (; j < columns; j++)
-        select_columns<V, 1>(table, index + j * column_stride, column_stride, group_stride, groups, out + j * kRow,
-                             accumulate);
+        select_columns<V, 1, false>(table, index + j * column_stride, column_stride, group_stride, groups,
+                                    out + j * kRow, accumulate);
 }
 
 // Index of four neighbouring channels of one pixel, for every group of channels: groups over k.

@@ -1,5 +1,5 @@
-// A binary convolution with what follows it, a depth wise one, and average pooling, for training on a CPU: forward and backward, each
-// in two passes over its maps. The definition is the torch code in src/bcnn/nets/layers.py; nothing here knows torch or Python.
+// A binary convolution with what follows it, one of k x k taps, a depth wise one, and average pooling, for training on a CPU: forward and backward, each
+// in two passes over its maps. The definition is the torch code in src/bcnn/nets/layers.py and binary_conv.py; nothing here knows torch or Python.
 //
 // Maps are float32 NHWC: channels are lanes. Legend: M pixels (N*H*W), C channels of the map read, K = RC channels that a
 // convolution reads, O channels it makes, P branches. Replication (sec. 4.2.2) is an index rule: channel k reads channel k mod C.
@@ -65,6 +65,37 @@ struct BinaryConvGradient {
 
 void binary_conv_forward(const BinaryConv& conv, float* out);
 void binary_conv_backward(const BinaryConv& conv, const BinaryConvGradient& gradient);
+
+// out = scale * conv(sign(x + bias), weight), k x k: a dot over taps and channels. C and O are multiples of 8, K = C k k at most kMostInputs.
+struct TapConv {
+    size_t images, height, width, channels_in, channels;  // N, H, W, C, O
+    size_t kernel_height, kernel_width, stride, padding;
+    int pad;              // what is read outside of the map: 0, +1 or -1
+    const float* x;       // [N, H, W, C]
+    const float* bias;    // [C]
+    const float* weight;  // [O, C, k, k]: its sign is used, or in step 1 itself
+    const float* scale;   // [O]
+    bool binary_weights = true;
+    bool triangle = true;  // the slope of the sign is 2 - 2|x| above 0 (Eq. 1), or 1 where |x| <= limit
+    float limit = 1;
+    int threads = 1;
+};
+
+constexpr size_t kMostInputs = 32767;  // a dot is an int16
+
+struct TapConvGradient {
+    const float* out;  // [N, H', W', O], given
+    float* x;          // [N, H, W, C], or null if nobody asks
+    float* bias;       // [C], or null; only beside x
+    float*
+        weight;  // [O, C, k, k]: what arrives at the weight times `inside` where |weight| <= limit, times `outside` elsewhere
+    const float* inside;   // [O]
+    const float* outside;  // [O]
+    float limit;
+};
+
+void tap_conv_forward(const TapConv& conv, float* out);
+void tap_conv_backward(const TapConv& conv, const TapConvGradient& gradient);
 
 // Real depth wise 3x3/S with zero padding 1, batch norm, PReLU.
 struct DepthwiseConv {

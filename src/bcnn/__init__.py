@@ -1,9 +1,18 @@
-"""BCNN: fully binary CNNs, from the paper to the device. Importing it imports no torch."""
+"""BCNN: fully binary CNNs, from the paper to the device. Importing it imports no torch.
+
+Everything public can be imported from here; what a name needs is imported when it is used.
+
+>>> import bcnn
+>>> engine = bcnn.load("digits")
+>>> engine.program.labels[:3]
+('0', '1', '2')
+"""
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bcnn.errors import UserError
 from bcnn.nets.config import Level, NetworkConfig, preset
@@ -15,7 +24,33 @@ if TYPE_CHECKING:
     from bcnn.deploy.packfile import Sizes
 
 __version__ = "0.1.0"
-__all__ = ["Level", "NetworkConfig", "UserError", "__version__", "load", "pack", "preset"]
+# Names that need torch or the native core are looked up when they are used: module and name there.
+_LATER = {
+    "Augment": "bcnn.data.config",
+    "DataConfig": "bcnn.data.config",
+    "Engine": "bcnn.deploy.engine",
+    "Program": "bcnn.program.program",
+    "Run": "bcnn.train.api",
+    "Step": "bcnn.train.config",
+    "TrainConfig": "bcnn.train.config",
+    "audit": "bcnn.count.audit",
+    "lower": "bcnn.program.lower",
+    "recipe": "bcnn.train.recipes",
+    "verify": "bcnn.deploy.verify",
+}
+__all__ = ["Level", "NetworkConfig", "UserError", "__version__", "load", "pack", "preset", "train", *_LATER]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "train":  # the package, which can be called: `bcnn.train(...)`, see there
+        return importlib.import_module("bcnn.train")
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def load(model: str | Path, isa: str | None = None, threads: int | None = None) -> Engine:
@@ -23,6 +58,10 @@ def load(model: str | Path, isa: str | None = None, threads: int | None = None) 
 
     A name without suffix, such as "imagenette", is the model of that name in the package (`bcnn models` lists them), whatever
     lies in the current folder; "./imagenette" and "imagenette.bcnn" are files.
+
+    >>> import bcnn, numpy as np
+    >>> bcnn.load("digits")(np.zeros((8, 8, 3), np.uint8)).shape
+    (1, 10)
     """
     from bcnn.deploy.engine import Engine
     from bcnn.deploy.packfile import read
@@ -42,6 +81,13 @@ def pack(
     """Lower a network and write it as a packed file: a run folder or checkpoint, any torch module, "file.py:function". Needs torch.
 
     A trained network brings its size, mean, std and labels; for any other the defaults are 224 x 224, ImageNet's and none.
+
+    >>> import bcnn, torch
+    >>> torch.manual_seed(0) and None
+    >>> module = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, 2, 1), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(64, 2))
+    >>> sizes = bcnn.pack(module, f"{folder}/mine.bcnn", size=(8, 8), labels=("cat", "dog"))
+    >>> [label for label, _ in bcnn.load(f"{folder}/mine.bcnn").predict(np.zeros((8, 8, 3), np.uint8))[0]]
+    ['cat', 'dog']
     """
     from bcnn.nets.find import Given, find, pack_found
 

@@ -11,12 +11,21 @@ from collections.abc import Iterable
 
 
 class UserError(ValueError):
-    """Bad input, said in one sentence."""
+    """Bad input, said in one sentence.
+
+    >>> import bcnn
+    >>> try:
+    ...     bcnn.preset("imagnet")
+    ... except bcnn.UserError as error:
+    ...     print(str(error)[:48])
+    unknown preset 'imagnet'; did you mean 'imagenet
+    """
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The tail of an error about an unknown name: the nearest known one, and all of them."""
+def nearest(word: str, known: Iterable[str], command: str = "") -> str:
+    """The tail of an error about an unknown name: the nearest known one, and all of them. With the `command` that lists them,
+    for names that are too many for a sentence, the nearest three and that command."""
     known = sorted(known)
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}known: {', '.join(known)}"
+    close = [repr(name) for name in difflib.get_close_matches(word, known, n=3 if command else 1, cutoff=0.5)]
+    hint = f"did you mean {' or '.join(close)}? " if close else ""
+    return f"{hint}{command} lists all {len(known)}" if command else f"{hint}known: {', '.join(known)}"

@@ -10,6 +10,8 @@ goes the plain way, with the same pixels whatever these limits are.
 
 from __future__ import annotations
 
+import glob
+import io
 import struct
 import threading
 import warnings
@@ -18,11 +20,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
+from PIL import features as pillow
 
 from bcnn.errors import UserError
 
 Pixels = NDArray[np.uint8]  # H, W, 3
-SUFFIXES = frozenset([".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"])
+SUFFIXES = frozenset(
+    [".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"]
+    + ([".avif"] if "avif" in pillow.modules and pillow.check("avif") else [])
+)
 
 # Pixels. Cameras of today make 12 to 32 million; a decoded one takes 4 bytes, and converting it as much again.
 LARGE = 1 << 25
@@ -45,6 +51,22 @@ def files(path: str | Path) -> list[Path]:
     return found
 
 
+def chosen(what: str) -> tuple[list[Path], list[Path]]:
+    """(images, files that are none): a file, a folder and those below it, or a pattern such as 'photos/**/*.jpg' that no shell has expanded."""
+    path = Path(what)
+    if path.is_dir():
+        there = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
+        return files(path), [file for file in there if file.suffix.lower() not in SUFFIXES]
+    if path.exists() or not glob.has_magic(what):
+        return [path], []
+    found = sorted(Path(name) for name in glob.glob(what, recursive=True))
+    named = [file for file in found if file.is_file()]
+    pictures = [file for file in named if file.suffix.lower() in SUFFIXES]
+    if not pictures:
+        raise UserError(f"no image matches {what}")
+    return pictures, [file for file in named if file not in set(pictures)]
+
+
 def rgb(image: Image.Image) -> Image.Image:
     """Upright 8-bit RGB. 16-bit grey keeps its upper 8 bits; transparent pixels are shown on white."""
     if image.getexif().get(ORIENTATION, 1) != 1:
@@ -59,10 +81,16 @@ def rgb(image: Image.Image) -> Image.Image:
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
-def open_rgb(path: str | Path) -> Image.Image:
-    """The image in a file; one that cannot be read is a `UserError` that names it."""
+def open_rgb(path: str | Path | bytes) -> Image.Image:
+    """The image in a file, or in the bytes of one; what cannot be read is a `UserError` that names it."""
+    if isinstance(path, bytes):
+        return _rgb(io.BytesIO(path), f"of {len(path):,} bytes")
+    return _rgb(path, str(path))
+
+
+def _rgb(file: str | Path | io.BytesIO, path: str) -> Image.Image:
     try:
-        with _open(path) as image:
+        with _open(file) as image:
             pixels = image.width * image.height
             if pixels > LARGE:
                 # Only a JPEG can: its decoder leaves out the high frequencies. Half, a quarter or an eighth of both sides,
@@ -90,7 +118,7 @@ def open_rgb(path: str | Path) -> Image.Image:
         raise UserError(f"cannot read image {path}: {error}") from None
 
 
-def _open(path: str | Path) -> Image.Image:
+def _open(path: str | Path | io.BytesIO) -> Image.Image:
     """A file's header. Pillow's warning of a large image is silent here: what is too large gets a sentence of ours."""
     with _opening, warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)

@@ -7,6 +7,7 @@ field. A type that is written in a way of its own (a preset's name for a whole n
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -109,3 +110,5 @@ def _tuple(arguments: tuple[Any, ...], value: Any, path: str, readers: Readers) 
 def _check(hint: Any, value: Any, path: str) -> None:
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
         raise UserError(f"{path} must be {WORDS.get(hint, str(hint))}, got {shown(value)}")
+    if hint is float and not math.isfinite(value):  # JSON as Python reads it has NaN and Infinity
+        raise UserError(f"{path} must be a finite number, got {value}")

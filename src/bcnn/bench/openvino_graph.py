@@ -20,8 +20,8 @@ import openvino
 from numpy.typing import NDArray
 from openvino import opset1, opset8
 
-from bcnn.export.onnx_ops import input_rows
 from bcnn.bench.rival import SkippedError
+from bcnn.export.onnx_ops import input_rows
 from bcnn.program import ops
 from bcnn.program.bits import unpack_bits
 from bcnn.program.program import Program

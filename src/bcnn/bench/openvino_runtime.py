@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import openvino
 
-from bcnn.export.check import WrongResultError, check_logits, check_maps
 from bcnn.bench.openvino_graph import openvino_model
 from bcnn.bench.rival import Job, Rival
+from bcnn.export.check import WrongResultError, check_logits, check_maps
 
 
 def compile_model(model: Any, threads: int, precision: str = "f32") -> Any:

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bcnn.export.check import WrongResultError
 from bcnn.bench.rival import Job, Rival
 from bcnn.bench.timing import interleave
+from bcnn.export.check import WrongResultError
 from bcnn.images import Pixels
 from bcnn.nets import chosen
 from bcnn.nets.bcnn import Network

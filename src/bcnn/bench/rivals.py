@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from bcnn.export.check import WrongResultError
 from bcnn.bench.rival import Job, Rival, SkippedError
 from bcnn.bench.sample import sample_image
 from bcnn.bench.timing import Times, facts, interleave
 from bcnn.deploy import packfile, shipped
 from bcnn.errors import UserError
+from bcnn.export.check import WrongResultError
 from bcnn.nets.chosen import AnyNetwork, from_plain, resolve
 from bcnn.nets.find import find, given, parse_size
 from bcnn.nets.registry import ARCHITECTURES
@@ -73,7 +73,7 @@ def _onnx_float(job: Job) -> Rival:
 def _onnx_integer(job: Job) -> Rival:
     from bcnn.bench import onnx_runtime
 
-    return onnx_runtime.binary_network(job, "integer")
+    return onnx_runtime.binary_network(job, "int8")
 
 
 def _openvino(job: Job) -> Rival:

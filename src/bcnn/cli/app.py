@@ -27,7 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # The modules that hold the verbs, in the order of the walk; `bcnn --help` lists them so.
-VERBS = ("quickstart", "count", "train", "deploy", "export", "models", "bench", "theory")
+VERBS = ("quickstart", "count", "learn", "train", "deploy", "convert", "predict", "export", "models", "bench", "theory")
 out = Console()  # what was asked for
 err = Console(stderr=True)  # progress and errors, so that output can be piped
 

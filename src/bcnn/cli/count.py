@@ -54,6 +54,7 @@ COLUMNS = {  # header of the table -> field of Counts
 
 BYTES = ("weight_bytes", "map_bytes")  # of packed files and of the paper's layers: a recorded pass does not know them
 SCREEN = 40  # rows
+AUDITED = 20  # products that audit shows unless asked for all
 
 
 @app.command(epilog=f"Conventions, in MACs:\n\n{CONVENTION_HELP}")
@@ -292,6 +293,7 @@ def audit(
         ),
     ] = None,
     size: SizeOption = "",
+    everything: Annotated[bool, typer.Option("--all", help="Every product, however many.")] = False,
 ) -> None:
     """Check that every matrix-matrix product of a network is 1 bit x 1 bit; exit code 1 if one is not.
 
@@ -318,6 +320,11 @@ def audit(
         generator = torch.Generator().manual_seed(0)
         report = run(found.module, torch.randn(1, 3, *found.size, generator=generator))
     say(note for note in found.notes if "size" in note)
+    shown = list(report.matrix)
+    if not everything and len(shown) > AUDITED:  # what fails is always there, and the first of the rest
+        failing = {id(op) for op in report.failures[:AUDITED]}
+        passing = {id(op) for op in [op for op in shown if op.passes][: AUDITED - len(failing)]}
+        shown = [op for op in shown if id(op) in failing | passing]
     rows = [
         (
             op.module,
@@ -326,20 +333,22 @@ def audit(
             _short(op.macs),
             "ok" if op.passes else "FAILS",
         )
-        for op in report.matrix
+        for op in shown
     ]
     vector = f"{len(report.vector)} products with a vector (depth wise, fully connected on one image) may be real"
     table = Table(
         f"{found.name}: matrix-matrix products", ("module", "product", "bits", "MACs", ""), tuple(rows), vector
     )
     rich = to_rich(table)
-    for row, op in zip(rich.rows, report.matrix, strict=True):
+    for row, op in zip(rich.rows, shown, strict=True):
         row.style = None if op.passes else "bold red"
     out.print(rich)
+    if len(shown) < len(report.matrix):
+        out.print(f"{len(report.matrix) - len(shown)} more products are not shown; --all shows them")
     if not report.passes:
         worst = report.failures[0]
         out.print(
-            f"{len(report.failures)} of {len(rows)} products are not 1 x 1 bit, the first in {worst.module}: {worst.bits[0]} x {worst.bits[1]}"
+            f"{len(report.failures)} of {len(report.matrix)} products are not 1 x 1 bit, the first in {worst.module}: {worst.bits[0]} x {worst.bits[1]}"
         )
         raise typer.Exit(1)
-    out.print(f"all {len(rows)} matrix-matrix products are 1 x 1 bit")
+    out.print(f"all {len(report.matrix)} matrix-matrix products are 1 x 1 bit")

@@ -14,7 +14,7 @@ from bcnn.cli.app import app, err, out
 @app.command()
 def export(
     model: Annotated[str, typer.Argument(help="A shipped model or a packed file.")],
-    to: Annotated[str, typer.Option(help="What to make: onnx.")],
+    to: Annotated[str, typer.Option(help="What to make: onnx or qonnx.")],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write it. Default: the model's name, here.")
     ] = None,
@@ -28,6 +28,7 @@ def export(
     Examples:
       bcnn export imagenette --to onnx -o imagenette.onnx
       bcnn export model.bcnn --to onnx --weights int8
+      bcnn export model.bcnn --to qonnx         for FINN and hls4ml
     """
     from bcnn.export import targets
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
-from bcnn.cli.app import app, check_picture, err, out
+from bcnn.cli.app import SizeOption, app, check_picture, err, out
 from bcnn.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,6 +19,9 @@ if TYPE_CHECKING:
 
 @app.command()
 def train(
+    run: Annotated[
+        str, typer.Argument(metavar="[RUN]", help="With --resume: the folder of the run.", show_default=False)
+    ] = "",
     recipe: Annotated[
         str,
         typer.Option(
@@ -31,11 +33,24 @@ def train(
         str, typer.Option(help="Train this registered network, or config file, instead of the recipe's own.")
     ] = "",
     data: Annotated[str, typer.Option(help="Image folder with train/CLASS/*.jpg, CIFAR batches, or 'digits'.")] = "",
-    folder: Annotated[str, typer.Option("--out", help="Run folder; runs/RECIPE or runs/NETWORK if not given.")] = "",
+    init: Annotated[
+        str,
+        typer.Option(
+            help="Start from a trained network: a shipped model, a .bcnn file, a run or a checkpoint. With --minutes 'none' starts from scratch."
+        ),
+    ] = "",
+    minutes: Annotated[
+        float, typer.Option(min=0, help="Choose start, image size, epochs and rate for this time, and keep to it.")
+    ] = 0,
+    epochs: Annotated[
+        str, typer.Option(help="Epochs of all steps together, each scaled alike. With --resume: +10 for ten more.")
+    ] = "",
+    size: SizeOption = "",
+    folder: Annotated[str, typer.Option("--out", help="Run folder; runs/NAME if not given.")] = "",
     assignments: Annotated[
         list[str] | None, typer.Option("--set", help="Change any field: --set steps.step2.lr=1e-3. May be repeated.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out with its own settings.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run RUN with its own settings.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the settings and the exact schedule, train nothing.")
     ] = False,
@@ -47,64 +62,117 @@ def train(
 ) -> None:
     """Train a network with the paper's two steps, and leave a documented, resumable run behind.
 
+    docs/training.md explains the settings and the columns of the table.
+
     \b
     Examples:
-      bcnn train --recipe digits
-      bcnn train --recipe imagenette --data photos --set steps.*.lr=1e-3
+      bcnn train --data photos --minutes 20
+      bcnn train --data photos --init imagenette --epochs 10
+      bcnn train --recipe imagenette --data photos --set 'steps.*.lr=1e-3'
       bcnn train --network birealnet-20-cifar --data cifar --set network.width=0.5
-      bcnn train --resume --out runs/photos
+      bcnn train --resume runs/photos
+      bcnn train --resume runs/photos --epochs +10
       bcnn train --recipe imagenet --dry-run
       torchrun --nproc-per-node 4 -m bcnn train --recipe imagenet --data imagenet
     """
-    from bcnn.train import settings
+    from time import monotonic
 
+    began = monotonic()
+    if run and not resume:
+        raise UserError(
+            f"what is {run!r} for? A run to continue is --resume {run}, images to train on are --data {run}"
+        )
+    folder = folder or run
+    lines: tuple[str, ...] = ()
+    source, extend = None, 0
     if resume:
-        if assignments or data or strict_data or recipe or network:
+        if assignments or data or strict_data or recipe or network or init or minutes or size:
             raise UserError(
-                "--resume continues with the run's own settings: leave out --recipe, --network, --set, --data and --strict-data"
+                "--resume continues with the run's own settings: leave out --recipe, --network, --init, --minutes, --size, "
+                "--set, --data and --strict-data"
             )
         if not folder:
-            raise UserError("--resume needs the run's folder: --out RUN")
+            raise UserError("--resume needs the run's folder: --resume RUN")
+        if run and folder != run:
+            raise UserError(f"which run is to be resumed, {run} or {folder}?")
         from bcnn.train.run import RunFolder
 
         config = RunFolder(Path(folder)).config()
+        if epochs:
+            from bcnn.train.extension import extended
+
+            if not epochs.startswith("+"):
+                raise UserError(f"--resume goes on with the run's own epochs; for more of them say --epochs +{epochs}")
+            extend = _whole(epochs[1:])
+            config = extended(config, extend)
     else:
-        config = _chosen(recipe, network)
-    if data:
-        config = dataclasses.replace(config, data=dataclasses.replace(config.data, source=data))
-    if strict_data:
-        config = dataclasses.replace(config, data=dataclasses.replace(config.data, strict=True))
-    config = settings.override(config, assignments or [])
+        from bcnn.data.config import DataConfig
+        from bcnn.nets.find import parse_size
+        from bcnn.train import choose
+
+        wanted = choose.Wanted(
+            recipe,
+            network,
+            init,
+            parse_size(size) if size else None,
+            _whole(epochs) if epochs else 0,
+            minutes,
+            tuple(assignments or ()),
+        )
+        found = DataConfig(source=data, strict=strict_data)
+        if minutes:
+            from bcnn.data.batches import find_source
+
+            source = find_source(found)
+        choice = choose.choose(wanted, found, source, began)
+        config, lines = choice.config, choice.lines
+    for line in lines:
+        err.print(escape(line), style="dim" if not minutes else None, highlight=False, soft_wrap=True)
     if dry_run:
         print_schedule(config)
         return
-    target = Path(folder) if folder else free_folder(config.network.name if network else config.recipe)
+    target = Path(folder) if folder else free_folder(_name(config, data, bool(network)))
 
     from bcnn.train.interrupt import Stopped
+    from bcnn.train.start import PACKED
     from bcnn.train.start import train as start
 
     try:
-        info = start(None if resume else config, target, resume, stop_after, trust)
+        info = start(
+            None if resume else config, target, resume, stop_after, trust, source=source, began=began, extend=extend
+        )
     except Stopped as stopped:
         sys.exit(128 + stopped.signal_number if stopped.signal_number else 0)
     if info:
         for step, accuracy in info["accuracy"].items():
             out.print(f"{step}: {accuracy:.2%} top-1")
         page = escape(str(target / "report.html"))
-        out.print(f"{page} has the curves; next: bcnn pack {escape(str(target))}", highlight=False, soft_wrap=True)
+        out.print(f"{page} has the curves, the classes and the mistakes", highlight=False, soft_wrap=True)
+        packed = target / PACKED
+        if packed.is_file():
+            spent = f"; {(monotonic() - began) / 60:.1f} of {minutes:g} minutes" if minutes else ""
+            out.print(
+                f"packed: {escape(str(packed))}, {packed.stat().st_size:,} bytes{spent}",
+                highlight=False,
+                soft_wrap=True,
+            )
+            then = f"bcnn predict PHOTO --model {escape(str(packed))}"
+        else:
+            then = f"bcnn pack {escape(str(target))}"
+        out.print(f"next: {then}", highlight=False, soft_wrap=True)
 
 
-def _chosen(recipe: str, network: str) -> TrainConfig:
-    """The recipe; with a network, its settings for that one."""
-    from bcnn.nets import chosen
-    from bcnn.train import recipes
+def _whole(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 1 << 20:
+        raise UserError(f"--epochs {text}: give a whole number above 0, or +N with --resume")
+    return int(text)
 
-    if not network:
-        return recipes.recipe(recipe or "digits")
-    found = chosen.resolve(network)
-    config = recipes.recipe(recipe or recipes.for_size(found.image_size))
-    err.print(f"{escape(found.name)} with the settings of recipe {config.recipe}", style="dim", highlight=False)
-    return dataclasses.replace(config, network=found)
+
+def _name(config: TrainConfig, data: str, network: bool) -> str:
+    """Of the run's folder: of a run that is about somebody's images, theirs."""
+    if config.recipe == "tune" or config.minutes:
+        return Path(data).resolve().name or config.recipe
+    return config.network.name if network else config.recipe
 
 
 def free_folder(recipe: str) -> Path:
@@ -152,6 +220,13 @@ def evaluate(
         str, typer.Option(help="val, test or train folder to measure on; the usual one if not given.")
     ] = "",
     picture: Annotated[Path, typer.Option(help="Where the confusion matrix goes.")] = Path("confusion.png"),
+    classes: Annotated[str, typer.Option(help="Measure on images of these only: 'cat,dog'.")] = "",
+    mistakes: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write thumbnails of the mistakes there, the surest first.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="JSON: all scores and the confusion matrix; no picture.")
+    ] = False,
     strict_data: Annotated[bool, typer.Option("--strict-data", help="Stop at the first unreadable image.")] = False,
 ) -> None:
     """Measure a trained network: top-1, top-5, accuracy per class, confusion matrix. A packed file needs no torch.
@@ -160,42 +235,11 @@ def evaluate(
     Examples:
       bcnn eval imagenette --data PATH     the shipped model, on the data set's own split
       bcnn eval runs/digits --data digits
-      bcnn eval photos.bcnn --data photos --split test
+      bcnn eval photos.bcnn --data 'my photos' --split test --mistakes wrong
+      bcnn eval photos.bcnn --data photos --classes 'cat,dog' --json
     """
-    from rich.progress import Progress
-    from rich.table import Table
-
-    from bcnn.deploy import measure
+    from bcnn.cli.evaluation import show
 
     check_picture(picture, (".png",))
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task("measuring", total=None)
-        result = measure.measure(
-            model, data, split, strict_data, lambda count, total: bar.update(task, advance=count, total=total)
-        )
-    scores, classes = result.scores, result.classes
-    table = Table()
-    for title in ("class", "images", "recognised"):
-        table.add_column(title, justify="left" if title == "class" else "right")
-    for name, total, share in zip(classes, scores.confusion.sum(1), scores.per_class(), strict=True):
-        table.add_row(escape(name), str(total), "-" if share is None else f"{share:.1%}")
-    out.print(table)
-    out.print(
-        f"top-1 {scores.top1:.2%}, top-5 {scores.top5:.2%} over {scores.count:,} images ({result.how})", highlight=False
-    )
-    if card := result.card:
-        out.print(
-            f"recorded in the file: top-1 {card.top1:.2%} over {card.images:,} images of {escape(card.data)} "
-            f"({escape(card.engine)}, {escape(card.measured)})",
-            highlight=False,
-            soft_wrap=True,
-        )
-    for note in result.notes:
-        err.print(f"data: {escape(note)}", style="yellow", highlight=False, soft_wrap=True)
-    if find_spec("matplotlib") is None:  # an install for the engine alone
-        err.print("no picture of the confusion matrix: that needs matplotlib", style="yellow", highlight=False)
-        return
-    from bcnn.train import plots
-
-    plots.confusion(scores.confusion, classes).savefig(picture, dpi=110)
-    out.print(f"confusion matrix: {escape(str(picture))}", highlight=False, soft_wrap=True)
+    only = tuple(name.strip() for name in classes.split(",") if name.strip())
+    show(model, data, split, strict_data, only, mistakes, None if as_json else picture)

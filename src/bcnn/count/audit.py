@@ -83,6 +83,11 @@ def audit(module: nn.Module, *inputs: Any, noise: float = 0.1, seed: int = 0) ->
 
     Give it one image: a fully connected layer on a batch is a matrix-matrix product and is reported as one. Give it ordinary
     values (random ones do): an image that holds only +-1 looks binary.
+
+    >>> import bcnn, torch
+    >>> from bcnn.nets.bcnn import Network
+    >>> bcnn.audit(Network(bcnn.preset("digits")), torch.randn(1, 3, 8, 8)).passes
+    True
     """
     given = dict(module.named_parameters())
     generator = torch.Generator().manual_seed(seed)

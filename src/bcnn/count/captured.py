@@ -146,7 +146,7 @@ def _count(node: Operation, live: frozenset[Operation], binary: set[str]) -> Cou
 
 
 def _product(node: Operation, live: frozenset[Operation], binary: set[str]) -> Counts:
-    from bcnn.program.binary import magnitudes  # the same test as in lowering
+    from bcnn.program.filters import magnitudes  # the same test as in lowering
 
     if node.op == "convolution":
         x, weight = node.args[:2]

@@ -87,15 +87,18 @@ class Data:
         skip: int = 0,
         device: str = "cpu",
         size: tuple[int, int] | None = None,
+        images: int = 0,
     ) -> Iterator[Batch]:
-        """The batches of an epoch from number `skip` on, at `size` if given. The incomplete last one is left out."""
+        """The batches of an epoch from number `skip` on, at `size` if given. The incomplete last one is left out.
+
+        With `images`, an epoch is no more than so many of them: others in every epoch."""
         count = len(self.train)
         draws = augment.draw(self.config.augment, count, seed, epoch)
         order = augment.generator(seed, 2, epoch).permutation(count)
         share = batch // world
         chosen = [
             order[first + rank * share : first + (rank + 1) * share]
-            for first in range(skip * batch, count - batch + 1, batch)
+            for first in range(skip * batch, min(count, images or count) - batch + 1, batch)
         ]
         yield from self._cut(chosen, draws, device, size or self.size)
 
@@ -146,6 +149,10 @@ class Data:
                 yield pixels, index
 
 
+def _three(values: tuple[float, ...]) -> Floats3:
+    return values[0], values[1], values[2]
+
+
 def scale_offset(mean: Floats3, std: Floats3) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """(u / 255 - mean) / std as u * scale + offset, each rounded once to float32."""
     m, s = np.asarray(mean, np.float64), np.asarray(std, np.float64)
@@ -159,16 +166,25 @@ def _channels(values: NDArray[np.float32], like: Tensor) -> Tensor:
 # --- opening --------------------------------------------------------------------------------------------------------
 
 
-def open_data(config: DataConfig, size: tuple[int, int]) -> Data:
-    """Find the data set and decode it, or prepare to stream it if it is larger than `config.memory_mb`."""
-    source = sources.find(config.source, config.hold_out, config.strict)
+def find_source(config: DataConfig) -> sources.Source:
+    """The images that a run trains and measures on, before any is read."""
+    return sources.find(config.source, config.hold_out, config.strict, config.evaluate)
+
+
+def open_data(config: DataConfig, size: tuple[int, int], source: sources.Source | None = None) -> Data:
+    """Find the data set (or take the `source` that was found) and decode it, or prepare to stream it if it is larger than
+    `config.memory_mb`."""
+    source = source or find_source(config)
     unreadable = Unreadable(config.strict)
     stored = round(size[0] * config.stored), round(size[1] * config.stored)
     # Arrays are in memory already, whatever their size.
     train = _split(source.train, stored, 1.0, config, unreadable, "training images")
     val = train if source.val is source.train and config.stored == 1 and train.pixels is not None else None
     val = val or _split(source.val, size, config.crop, config, unreadable, "evaluation images")
-    mean, std = _statistics(train, size, config, unreadable)
+    if config.mean:
+        mean, std = _three(config.mean), _three(config.std)
+    else:
+        mean, std = _statistics(train, size, config, unreadable)
     return Data(config, size, source.classes, train, val, mean, std, source.notes, unreadable)
 
 
@@ -185,7 +201,7 @@ def _split(
     found: sources.Images, size: tuple[int, int], crop: float, config: DataConfig, unreadable: Unreadable, what: str
 ) -> Split:
     megabytes = len(found) * size[0] * size[1] * 3 / 2**20
-    if not isinstance(found.items, np.ndarray) and megabytes > config.memory_mb:
+    if isinstance(found.items, list) and megabytes > config.memory_mb:  # of files
         return Split(None, found.items, found.labels)
     pixels, labels = decode(found, size, crop, unreadable, what)
     return Split(pixels, (), labels)

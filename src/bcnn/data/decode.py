@@ -17,6 +17,7 @@ from bcnn import images as pixels
 from bcnn.console import Console
 from bcnn.data.sources import Images
 from bcnn.errors import UserError
+from bcnn.heartbeat import watched
 
 
 @dataclass
@@ -86,9 +87,11 @@ def batches(
                 yield np.stack([result for result in read if not isinstance(result, str)]), labels[good]
 
 
-def _read(item: Path | NDArray[np.uint8], size: tuple[int, int], crop: float) -> NDArray[np.uint8] | str:
+def _read(item: Path | NDArray[np.uint8] | Image.Image, size: tuple[int, int], crop: float) -> NDArray[np.uint8] | str:
     """The pixels, or a sentence that says why there are none."""
     try:
+        if isinstance(item, Image.Image):
+            return pixels.fit(item, size, crop)
         return pixels.fit(Image.fromarray(item) if isinstance(item, np.ndarray) else pixels.open_rgb(item), size, crop)
     except UserError as error:
         return str(error)
@@ -96,4 +99,6 @@ def _read(item: Path | NDArray[np.uint8], size: tuple[int, int], crop: float) ->
 
 def _progress(results: Iterable[str], total: int, what: str) -> Iterable[str]:
     console = Console(stderr=True)
-    return track(results, what, total, console=console, transient=True, disable=not console.is_terminal or total < 500)
+    if not console.is_terminal:
+        return watched(results, what, total)
+    return track(results, what, total, console=console, transient=True, disable=total < 500)

@@ -2,6 +2,7 @@
 
 Layouts: `digits` (embedded in scikit-learn); a folder with train/CLASS/* and val/CLASS/* or test/CLASS/*; a folder of
 CLASS/* alone, from which validation images are split off; CIFAR's python batches. Classes are the folder names in sorted order.
+A test folder is for the end: during training accuracy is measured on val, or on images split off; `bcnn eval` takes test where there is no val.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from numpy.typing import NDArray
 
 from bcnn.data import cifar
 from bcnn.errors import UserError
+from bcnn.heartbeat import watched
 from bcnn.images import SUFFIXES
 
+# How folders spell the splits of a data set, in any case. A folder of such a name is never a class.
+SPLITS = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test",)}
 SPLIT = 0.2  # share split off where a data set has no evaluation images of its own
 Labels = NDArray[np.int64]
 
@@ -35,11 +39,13 @@ class Images:
     def take(self, chosen: NDArray[np.bool_]) -> Images:
         if isinstance(self.items, np.ndarray):
             return Images(self.items[chosen], self.labels[chosen])
+        if not isinstance(self.items, list):  # `objects.Lazy`
+            return Images(self.items.take(chosen), self.labels[chosen])  # type: ignore[attr-defined]
         return Images([item for item, keep in zip(self.items, chosen, strict=True) if keep], self.labels[chosen])
 
     def keys(self) -> list[str]:
         """A name for each image that does not depend on where the data set lies or on its other images."""
-        if isinstance(self.items, np.ndarray):
+        if not isinstance(self.items, list):
             return [str(i) for i in range(len(self))]
         return [f"{path.parent.name}/{path.name}" for path in self.items]
 
@@ -50,6 +56,8 @@ class Source:
     train: Images
     val: Images  # what accuracy is measured on during the run
     notes: tuple[str, ...] = field(default=())  # what was decided about a data set that is not quite regular
+    evaluation: str = "the data set's own"  # where the evaluation images come from
+    unused: tuple[str, ...] = ()  # splits that this run does not look at
 
 
 def find(source: str, hold_out: float = 0.0, strict: bool = False, split: str = "", training: bool = True) -> Source:
@@ -75,10 +83,12 @@ def find(source: str, hold_out: float = 0.0, strict: bool = False, split: str = 
         note = (
             f"accuracy is measured on {len(val)} held-out training images, not on the {len(found.val)} of the data set"
         )
-        found = Source(found.classes, train, val, (*found.notes, note))
+        found = Source(
+            found.classes, train, val, (*found.notes, note), "held out from the training images", found.unused
+        )
     if not len(found.val):
         note = "too few images to split any off: accuracy is measured on the training images themselves"
-        found = Source(found.classes, found.train, found.train, (*found.notes, note))
+        found = Source(found.classes, found.train, found.train, (*found.notes, note), "the training images themselves")
     return found
 
 
@@ -107,19 +117,40 @@ def _digits() -> Source:
     return Source(tuple(str(digit) for digit in range(10)), train, val)
 
 
+def splits_of(root: Path) -> dict[str, Path]:
+    """train, val and test -> the folder that means it, however it is spelled. Such a folder is never a class."""
+    found: dict[str, Path] = {}
+    for child in sorted(root.iterdir()):
+        for split, spellings in SPLITS.items():
+            if child.name.lower() in spellings and child.is_dir():
+                if split in found:
+                    raise UserError(f"{found[split]} and {child} both mean {split}: rename one")
+                found[split] = child
+    return found
+
+
+def _split_named(root: Path, splits: dict[str, Path], name: str) -> Path:
+    wanted = next((split for split, spellings in SPLITS.items() if name.lower() in spellings), name)
+    if wanted not in splits:
+        raise UserError(f"{root} has no split {name!r}: no such folder")
+    return splits[wanted]
+
+
 def _folders(root: Path, strict: bool, split: str, training: bool) -> Source:
     notes: list[str] = []
-    has_train = (root / "train").is_dir()
-    train_root = root / "train" if has_train else root
+    splits = splits_of(root)
+    asked = _split_named(root, splits, split) if split and splits else None
+    train_root = splits.get("train", root)
     found = _listing(train_root)
-    if found and not has_train and set(found) <= {"val", "test"}:
+    if "train" not in splits:
+        found = {name: files for name, files in found.items() if root / name not in splits.values()}
+    if not found and splits and "train" not in splits:
         if training:
-            raise UserError(
-                f"{root} has no training images: expected {root}/train/CLASS/*.jpg beside {'/'.join(found)}"
-            )
-        split = split or max(found)  # val before test
-        train_root = root / split
-        found = _listing(train_root) if train_root.is_dir() else {}
+            beside = "/".join(sorted(folder.name for folder in splits.values()))
+            raise UserError(f"{root} has no training images: expected {root}/train/CLASS/*.jpg beside {beside}")
+        train_root = asked or splits.get("val") or splits["test"]
+        asked = train_root
+        found = _listing(train_root)
     if not found:
         raise UserError(f"{train_root} has no class folders; expected {train_root}/CLASS/*.jpg")
     for name in [name for name, files in found.items() if not files]:
@@ -131,26 +162,35 @@ def _folders(root: Path, strict: bool, split: str, training: bool) -> Source:
         raise UserError(f"{train_root} has images of {len(found)} class; a classifier needs two or more")
     classes = tuple(sorted(found))
     train = _images(found, classes)
-    split = split or next((name for name in ("val", "test") if has_train and (root / name).is_dir()), "")
-    if not split:
+    evaluate = asked or splits.get("val") or (None if training else splits.get("test"))
+    if split and evaluate is None:
+        raise UserError(f"{root} has no split {split!r}: no such folder")
+    unused = tuple(folder.name for folder in splits.values() if folder not in (evaluate, train_root))
+    if evaluate is None:
         kept, val = split_off(train, SPLIT)
         notes.append(f"no val folder: {len(val)} of {len(train)} images split off by their names")
-        return Source(classes, kept, val, tuple(notes))
-    if not (root / split).is_dir():
-        raise UserError(f"{root} has no split {split!r}: no such folder")
-    evaluation = _listing(root / split)
+        if "test" in splits and training:
+            notes.append(
+                f"{splits['test']} is not looked at during training; measure on it once, at the end: bcnn eval RUN --data {root} --split test"
+            )
+        return Source(classes, kept, val, tuple(notes), "split off from the training images", unused)
+    evaluation = _listing(evaluate)
     for name in [name for name in evaluation if name not in classes]:
         if evaluation[name]:
-            raise UserError(f"class {name!r} is in {root / split} but has no training images in {train_root}")
+            raise UserError(f"class {name!r} is in {evaluate} but has no training images in {train_root}")
         del evaluation[name]
-    notes += [f"class {name!r} has no image in {root / split}" for name in classes if not evaluation.get(name)]
-    return Source(classes, train, _images(evaluation, classes), tuple(notes))
+    notes += [f"class {name!r} has no image in {evaluate}" for name in classes if not evaluation.get(name)]
+    return Source(classes, train, _images(evaluation, classes), tuple(notes), f"folder {evaluate.name}", unused)
 
 
 def _listing(folder: Path) -> dict[str, list[Path]]:
     """Class name -> its images, in sorted order; hidden folders and files that are no images are not looked at."""
     return {
-        child.name: sorted(p for p in child.rglob("*") if p.suffix.lower() in SUFFIXES and not p.name.startswith("."))
+        child.name: sorted(
+            p
+            for p in watched(child.rglob("*"), f"looking for images in {child}")
+            if p.suffix.lower() in SUFFIXES and not p.name.startswith(".")
+        )
         for child in sorted(folder.iterdir())
         if child.is_dir() and not child.name.startswith(".")
     }

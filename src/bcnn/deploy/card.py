@@ -1,6 +1,6 @@
 """A model card: what a packed file says about itself, as plain data in its provenance. No torch.
 
-Written by `python -m tools.ship`, read by `bcnn models`, `bcnn info`, `bcnn eval` and `python -m tools.cards`, which makes
+Written by `python -m tools.ship` and `bcnn learn`, read by `bcnn models`, `bcnn info`, `bcnn eval` and `python -m tools.cards`, which makes
 docs/models.md of it. Files of other people may hold anything there: a card that is not whole counts as none.
 """
 
@@ -44,7 +44,9 @@ class Card:
     hardware: str  # that it was trained on
     trained: str  # the date it was started
     top1: float  # of the packed file in the engine, on the whole evaluation split
-    agreement: float  # share of those images on which engine and torch choose the same class
+    agreement: (
+        float | None
+    )  # share of those images on which engine and torch choose the same class; None: learned without torch
     confusion: list[list[int]]  # [true][predicted], by the engine
     engine: str  # instruction set of that measurement
     measured: str  # its date
@@ -75,3 +77,8 @@ def folders(program: Program) -> tuple[str, ...]:
     """The names that the data set has for the classes: those of the card, else the labels that people see."""
     card = of(program)
     return tuple(card.folders) if card else program.labels
+
+
+def classes(program: Program) -> tuple[str, ...]:
+    """The labels of what it tells apart, without the one for none of them."""
+    return program.labels[:-1] if program.rejects else program.labels

@@ -25,6 +25,8 @@ MAX_FILE = 1 << 27  # 128 MiB: twenty times the paper's largest network; unpacki
 DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"),
     "I32": np.dtype("<i4"),
+    "I16": np.dtype("<i2"),
+    "I8": np.dtype("i1"),
     "U8": np.dtype("u1"),
 }  # wide ones first: so all of them lie on multiples of their size
 

@@ -3,8 +3,12 @@
 An op becomes ["Kind", field, field, ...] in the order of its class, fields at the end that have their default left out. An array is
 given by its shape (a vector by its length); its values go to the end of a stream, one for each type of number:
 
-    f32   Floats, little endian              i32   Indices, little endian
+    f32   Floats, little endian              i32   Indices, little endian              i16   Shorts, little endian
+    i8    Shorts that are multiples of a step, divided by it
     bits  Words: rows of n bits without gaps between them, each array filled up to a whole byte (`bits.to_stream`)
+
+Shorts are stored in one byte each wherever that loses nothing. Their shape is then the last item of ["i8", step, shape]; a step of 0
+stands for one step for each channel, the last axis, and those come first, in i16.
 
 A row of bits is stored up to the last bit that any row has set: its tail is zero by the rule of programs.
 """
@@ -26,8 +30,15 @@ from bcnn.plain import shown
 from bcnn.program import ops
 from bcnn.program.bits import from_stream, to_stream
 
-STREAMS = {"Floats": "f32", "Indices": "i32", "Words": "bits"}
-DTYPES: dict[str, np.dtype[Any]] = {"f32": np.dtype("<f4"), "i32": np.dtype("<i4"), "bits": np.dtype("u1")}
+STREAMS = {"Floats": "f32", "Indices": "i32", "Shorts": "i16", "Words": "bits"}
+DTYPES: dict[str, np.dtype[Any]] = {
+    "f32": np.dtype("<f4"),
+    "i32": np.dtype("<i4"),
+    "i16": np.dtype("<i2"),
+    "i8": np.dtype("i1"),
+    "bits": np.dtype("u1"),
+}
+BYTE = 127  # the largest magnitude in i8
 MAX_DIMENSIONS = 4
 DIGEST = 8  # bytes of SHA-256, for each op: against accidents, 64 bits are plenty
 LISTS = {"tuple[int, int]": 2, "tuple[int, int, int, int]": 4, "tuple[Map, ...]": None}  # of whole numbers, how many
@@ -87,10 +98,36 @@ class Writer:
             n = 32 * (shape[-1] - 1) + max(used, 1)  # as many words again when it is read
             shape, content = (*shape[:-1], n), to_stream(array.reshape(-1, array.shape[-1]), n).tobytes()
         else:
+            if stream == "i16" and (step := steps(array)) is not None:
+                one = step.ndim == 0
+                if not one:
+                    self._append("i16", step)
+                self._append("i8", array // step)
+                return ["i8", int(step) if one else 0, _plain_shape(shape)]
             content = np.ascontiguousarray(array, DTYPES[stream]).tobytes()
         self.streams[stream].append(content)
         self._own.append(content)
-        return shape[0] if len(shape) == 1 else list(shape)
+        return _plain_shape(shape)
+
+    def _append(self, stream: str, values: NDArray[Any]) -> None:
+        self.streams[stream].append(np.ascontiguousarray(values, DTYPES[stream]).tobytes())
+        self._own.append(self.streams[stream][-1])
+
+
+def _plain_shape(shape: tuple[int, ...]) -> Any:
+    return shape[0] if len(shape) == 1 else list(shape)
+
+
+def steps(array: NDArray[np.int16]) -> NDArray[np.int16] | None:
+    """The step of which all values are multiples that fit a byte, or one for each channel; none if there is none."""
+    values = np.abs(array.astype(np.int64))
+    for axes in (None, tuple(range(array.ndim - 1))):
+        step = np.gcd.reduce(values, axis=axes)
+        step = np.where(step > 0, step, 1)
+        small = (values.max(axis=axes) // step).max() <= BYTE and step.max() < 1 << 15
+        if small and (axes is None or step.size < array.size // 2):
+            return np.asarray(step).astype(np.int16)
+    return None
 
 
 class Reader:
@@ -167,6 +204,8 @@ class Reader:
         return value
 
     def _array(self, stream: str, plain: Any, where: str) -> NDArray[Any]:
+        if stream == "i16" and isinstance(plain, list) and plain and plain[0] == "i8":
+            return self._bytes(plain, where)
         shape = [plain] if type(plain) is int else plain
         if not isinstance(shape, list) or not 1 <= len(shape) <= MAX_DIMENSIONS:
             raise UserError(f"{where} is {shown(plain, 80)}, not the shape of an array")
@@ -183,6 +222,18 @@ class Reader:
         if size % 8 and content[-1] >> (size % 8):
             self._tail = self._tail or where
         return from_stream(content, math.prod(outer), n).reshape(*outer, -1)
+
+    def _bytes(self, plain: list[Any], where: str) -> NDArray[np.int16]:
+        if len(plain) != 3 or type(plain[1]) is not int or not 0 <= plain[1] < 1 << 15:
+            raise UserError(f'{where} is {shown(plain, 80)}, not ["i8", step, shape]')
+        step: Any = plain[1]
+        if not step:
+            last = plain[2][-1] if isinstance(plain[2], list) and plain[2] else plain[2]
+            step = self._array("i16", last, f"{where}, its steps").astype(np.int32)
+        values = self._array("i8", plain[2], where) * np.asarray(step, np.int32)
+        if np.abs(values).max() >= 1 << 15:
+            raise UserError(f"{where} has values that do not fit 16 bits")
+        return values.astype(np.int16)
 
     def _take(self, stream: str, count: int, where: str) -> NDArray[Any]:
         start = self.taken[stream]

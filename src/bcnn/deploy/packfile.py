@@ -1,8 +1,8 @@
 """A `Program` <-> a file that is as small as the paper promises and trusts nothing when it is opened. No torch.
 
-A safetensors file of at most seven tensors, docs/file_format.md: the numbers of all ops in one stream for each type of number
-(`fields`), the logits of the test vectors, a digest for each op, and two texts of JSON: `program` (ops, names, labels, crop, seeds)
-and `provenance`. Few tensors, since an entry of 70 bytes and a hash of 32 for each array were 8 % of a small network's file.
+A safetensors file of at most nine tensors, docs/file_format.md: the numbers of all ops in one stream for each type of number
+(`fields`), the logits of the test vectors, a digest for each op, and two texts of JSON, compressed by zlib: `program` (ops, names,
+labels, crop, seeds) and `provenance`. Few tensors, since an entry of 70 bytes and a hash of 32 for each array were 8 % of a small network's file.
 Test vectors are images that a formula makes from a seed (`vector_image`) and the logits that the interpreter has for them.
 
 Size on disk = binary weights + real parameters + indices + test logits + header: `Sizes`, to the byte.
@@ -14,6 +14,7 @@ import dataclasses
 import json
 import os
 import sys
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from bcnn.program.program import Limits, Program, TooLargeError
 
 FORMAT = "2"
 LOGITS, HASHES, PROGRAM, PROVENANCE = "test", "hashes", "program", "provenance"
-MAX_TEXT = 1 << 22  # 4 MiB of JSON: a thousand times a small network's, and at most ~100 MB once parsed
+MAX_TEXT = 1 << 22  # 4 MiB of JSON, unpacked: a thousand times a small network's, and at most ~100 MB once parsed
 NO_LIMITS = Limits(**{field.name: sys.maxsize for field in dataclasses.fields(Limits)})
 
 
@@ -40,8 +41,8 @@ class Sizes:
     """Where the bytes of a packed file are."""
 
     binary_weights: int  # one bit each, every array rounded up to whole bytes; also the bits of padding
-    real_parameters: int  # float32: thresholds, scales, offsets, slopes, real convolutions, decoder
-    indices: int  # int32: channels that are selected
+    real_parameters: int  # thresholds, scales, offsets, slopes, real convolutions, decoder: float32, int16 or int8
+    indices: int  # int32: channels that are selected, offsets of sums in 32 bits
     test_logits: int
     header: int  # all the rest: list of ops, names, labels, hashes, provenance and the container's own header
     provenance: int  # what of the header is provenance, the card among it
@@ -71,6 +72,7 @@ class Text:
     labels: list[str]
     crop: float
     test_seeds: list[int]
+    rejects: bool = False  # written only where it is true
 
 
 def save(program: Program, path: str | Path, test_seeds: tuple[int, ...] = (0, 1)) -> Sizes:
@@ -79,14 +81,16 @@ def save(program: Program, path: str | Path, test_seeds: tuple[int, ...] = (0, 1
         _words(list(words), what) for words, what in ((program.names, "names"), (program.labels, "labels"))
     )
     writer = Writer()
-    text = Text([writer.op(op) for op in program.ops], names, labels, program.crop, list(test_seeds))
+    text = Text([writer.op(op) for op in program.ops], names, labels, program.crop, list(test_seeds), program.rejects)
     tensors: dict[str, NDArray[Any]] = {
         name: np.frombuffer(b"".join(parts), DTYPES[name]) for name, parts in writer.streams.items()
     }
     if test_seeds:
         logits = [interpret(program, vector_image(seed, *program.shapes[0][:2])) for seed in test_seeds]
         tensors[LOGITS] = np.stack(logits).astype("<f4", copy=False)
-    tensors[PROGRAM] = _json(vars(text), "ops, names or labels")
+    tensors[PROGRAM] = _json(
+        {key: value for key, value in vars(text).items() if value is not False}, "ops, names or labels"
+    )
     tensors[PROVENANCE] = _json(program.provenance, "provenance")
     rows = [*writer.digests, *(digest(_bytes(tensors.get(name))) for name in (LOGITS, PROGRAM, PROVENANCE))]
     tensors[HASHES] = np.frombuffer(b"".join(rows), np.uint8).reshape(-1, DIGEST)
@@ -156,7 +160,7 @@ def _packed(container: Container, header: int, limits: Limits) -> Packed:
     reader = Reader(tensors)
     where = [f"op {index} ({name:.80})" for index, name in enumerate(names)]
     ops = tuple(reader.op(op, place, hashed) for op, place, hashed in zip(text.ops, where, rows, strict=False))
-    program = Program(ops, names, labels, text.crop, provenance, limits)
+    program = Program(ops, names, labels, text.crop, provenance, limits, text.rejects)
     reader.finish()
     hashes = dict(zip([*where, LOGITS, PROGRAM, PROVENANCE], (row.hex() for row in rows), strict=True))
     return Packed(program, *_tests(text, tensors.get(LOGITS), program), hashes, _sizes(tensors, header))
@@ -177,9 +181,6 @@ def _check_tensors(tensors: dict[str, NDArray[Any]]) -> None:
             raise UserError(
                 f"tensor {name!r} is {tensor.dtype} {tensor.shape}, not {known[name]} of {dimensions} sides"
             )
-    for name in (PROGRAM, PROVENANCE):
-        if tensors[name].size > MAX_TEXT:
-            raise UserError(f"tensor {name!r} has {tensors[name].size} bytes, more than the {MAX_TEXT} of the format")
     if tensors[HASHES].shape[1] != DIGEST or len(tensors[HASHES]) < 3:
         raise UserError(f"its hashes are {tensors[HASHES].shape}, not rows of {DIGEST} bytes")
 
@@ -197,7 +198,14 @@ def _tests(text: Text, logits: Floats | None, program: Program) -> tuple[tuple[i
 
 def _parsed(text: NDArray[np.uint8], what: str) -> Any:
     try:
-        return strict_json(text.tobytes().decode(), what)
+        unpacker = zlib.decompressobj()
+        content = unpacker.decompress(text.tobytes(), MAX_TEXT)
+    except zlib.error:
+        raise UserError(f"{what} cannot be decompressed: damaged or not a packed file") from None
+    if not unpacker.eof or unpacker.unused_data:
+        raise UserError(f"{what} has more than the {MAX_TEXT} bytes of the format, or ends too early or too late")
+    try:
+        return strict_json(content.decode(), what)
     except UnicodeDecodeError:
         raise UserError(f"{what} is not text: damaged or not a packed file") from None
 
@@ -212,7 +220,7 @@ def _json(data: Any, what: str) -> NDArray[np.uint8]:
         raise UserError(f"cannot pack: {what} must be plain JSON data ({error})") from None
     if len(text) > MAX_TEXT:
         raise UserError(f"cannot pack: {what} take {len(text)} bytes, more than the format's {MAX_TEXT}")
-    return np.frombuffer(text, np.uint8)
+    return np.frombuffer(zlib.compress(text, 9), np.uint8)
 
 
 def _bytes(tensor: NDArray[Any] | None) -> bytes:
@@ -229,4 +237,5 @@ def _words(texts: list[str], what: str) -> list[str]:
 def _sizes(tensors: dict[str, NDArray[Any]], header: int) -> Sizes:
     size = {name: tensors[name].nbytes if name in tensors else 0 for name in (*DTYPES, LOGITS, PROVENANCE)}
     texts = sum(tensors[name].nbytes for name in (HASHES, PROGRAM, PROVENANCE))
-    return Sizes(size["bits"], size["f32"], size["i32"], size[LOGITS], header + texts, size[PROVENANCE])
+    real = size["f32"] + size["i16"] + size["i8"]
+    return Sizes(size["bits"], real, size["i32"], size[LOGITS], header + texts, size[PROVENANCE])

@@ -13,11 +13,18 @@ from bcnn.errors import UserError, nearest
 
 FOLDER = Path(__file__).parent / "zoo"
 DEFAULT = "imagenette"  # of `bcnn predict`: photos are what people have
+# Of `bcnn learn`, the best first: the more classes a network was trained on, the more its features know of others.
+STARTS = ("tinyimagenet", "imagenette", "cifar10", "digits")
 
 
 def names() -> tuple[str, ...]:
     """The shipped models, in the order of the alphabet."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.bcnn")))
+
+
+def start() -> str:
+    """The shipped model that new classes are best learned from."""
+    return next(name for name in STARTS if name in names())
 
 
 def find(model: str | Path) -> Path:

@@ -2,6 +2,7 @@
 
     targets.py     the table, and what every export has in common: options, path, numbers, missing packages
     onnx.py        an ONNX model: `onnx_graph` has the model, `onnx_ops` what each op becomes
+    qonnx.py       the same with QONNX's BipolarQuant
     check.py       another executor's maps against the definition, op by op
 
 Every export proves itself against the test vectors in the packed file before it is written.

@@ -1,7 +1,7 @@
-"""A rival's maps against the definition: each of its maps is compared with what the interpreter makes of the rival's own inputs.
+"""Another executor's maps against the definition: each is compared with what the interpreter makes of that executor's own inputs.
 
 A free-running comparison would mean nothing: two correct executors round a sum differently, that flips a sign where a value
-lies on its threshold, and the next blocks amplify it. With the rival's own maps as input every op stands alone: all signs
+lies on its threshold, and the next blocks amplify it. With the executor's own maps as input every op stands alone: all signs
 are the same, and only the rounding of one op is left.
 """
 
@@ -22,7 +22,7 @@ TOLERANCE = 1e-4
 
 
 class WrongResultError(Exception):
-    """A rival that does not compute the network: it must not be timed."""
+    """An executor that does not compute the network: it must not be timed, or shipped."""
 
 
 def check_logits(timed: Floats, checked: Floats) -> None:
@@ -32,20 +32,28 @@ def check_logits(timed: Floats, checked: Floats) -> None:
 
 
 def check_maps(program: Program, image: Pixels, maps: Sequence[Floats | None]) -> str:
-    """`maps[i]` is the rival's H,W,C map i, or None where it does not show one: then the interpreter's takes its place.
+    """The sentence for the table of rivals: see `errors`."""
+    found = errors(program, image, maps)
+    return f"interpreter, {len(found)} of {len(maps)} maps within {max(found):.0e} of their largest value"
 
-    Returns the sentence for the table; raises `WrongResultError` naming the first op that differs.
+
+def errors(program: Program, image: Pixels, maps: Sequence[Floats | None]) -> list[float]:
+    """The largest difference in each map, as a share of its largest value; 0.0 is equality of all values.
+
+    `maps[i]` is the H,W,C map i of the executor, or None where it does not show one: then the interpreter's takes its place.
+    Raises `WrongResultError` naming the first op that differs by more than rounding.
     """
     known: list[Floats] = []
-    compared, worst = 0, 0.0
+    found = []
     for index, (op, got) in enumerate(zip(program.ops, maps, strict=True)):
-        want = run_op(op, known if index else [image])  # type: ignore[list-item]
+        want = run_op(op, known if index else [image])
         known.append(want if got is None else np.ascontiguousarray(got, dtype=np.float32).reshape(want.shape))
-        if got is not None:
-            error = float(np.abs(known[-1] - want).max() / np.abs(want).max())
-            if not error <= TOLERANCE:  # written so that NaN fails
-                raise WrongResultError(
-                    f"op {index} ({program.names[index]}) differs by {error:.1e} of its largest value"
-                )
-            compared, worst = compared + 1, max(worst, error)
-    return f"interpreter, {compared} of {len(known)} maps within {worst:.0e} of their largest value"
+        if got is None:
+            continue
+        error = 0.0
+        if not np.array_equal(known[-1], want, equal_nan=True):
+            error = float(np.abs(known[-1] - want).max() / (np.abs(want).max() or 1))
+        if not error <= TOLERANCE:  # written so that NaN fails
+            raise WrongResultError(f"op {index} ({program.names[index]}) differs by {error:.1e} of its largest value")
+        found.append(error)
+    return found

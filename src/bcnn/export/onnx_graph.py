@@ -1,14 +1,19 @@
-"""Program -> ONNX model: uint8 image 1,H,W,3 -> logits 1,classes, on standard operators, in one of two forms.
+"""Program -> ONNX model on standard operators: uint8 image N,H,W,3 -> logits and probabilities, in one of four forms.
 
-    "float"    every binary convolution is a float Conv with +-1 weights; maps are NCHW
-    "integer"  it is a MatMulInteger of uint8 bits with int8 +-1 weights (a ConvInteger, where it has more taps than one); maps are
-               NHWC, which makes it a plain matrix product
+    "bits"    weights are stored eight to a byte; a look-up in a table of 256 rows makes -1 and +1 of them when the model is loaded
+    "int8"    weights are -1 and +1, a byte each
+    "qonnx"   signs of activations and weights are made by BipolarQuant, an operator of QONNX, for a float Conv; maps are NCHW
+    "float"   the same with signs made by standard operators, and weights that are +-1 already: a benchmark's form
 
-This file has the model and the steps that ops share; `onnx_ops` has what each op becomes.
+In the first two a binary convolution is a MatMulInteger (a ConvInteger, where it has more taps than one), and maps are NHWC, which
+makes it a plain matrix product. This file has the model and the steps that ops share; `onnx_ops` has what each op becomes.
+
+A map has the name of the op that makes it, a parameter that of its op and field: what a viewer shows is what the network calls it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -20,77 +25,199 @@ from bcnn.errors import UserError
 from bcnn.program.ops import Ending, Floats, Window
 from bcnn.program.program import Program
 
-Products = Literal["float", "integer"]
-OPSET = 17
+Weights = Literal["bits", "int8", "qonnx", "float"]
+QONNX = "qonnx.custom_op.general"  # the domain of BipolarQuant
+# The newest operator needed is Reduce* with axes as an attribute, which ends with 17. Read by every runtime since 2022.
+OPSET, IR = 17, 8
+DEFAULTS = {
+    "strides": [1, 1],
+    "dilations": [1, 1],
+    "pads": [0, 0, 0, 0],
+    "group": 1,
+}  # of ONNX: then the attribute is left out
+PRODUCTS = ("MatMulInteger", "ConvInteger", "Conv", "MatMul")
 
 
-def onnx_model(program: Program, products: Products, maps: bool = False, contrib: bool = False) -> onnx.ModelProto:
+def onnx_model(
+    program: Program, weights: Weights, maps: bool = False, contrib: bool = False, batch: int | str = 1
+) -> onnx.ModelProto:
     """The model. With `maps` every map of the program is an output too, in order, for checks. `contrib` lets MatMulInteger and
     the scaling after it be one operator of ONNX Runtime's own, 10 % less time for the whole network."""
     from bcnn.export.onnx_ops import ENDINGS, OPS
 
-    graph = Graph(program, products, contrib, ENDINGS)
+    graph = Graph(program, weights, contrib, ENDINGS)
     for index, op in enumerate(program.ops):
+        graph.begin(program.names[index])
         if type(op) not in OPS:
             raise UserError(f"op {index} ({program.names[index]}): a {type(op).__name__} has no ONNX form here yet")
-        graph.made.append(OPS[type(op)](graph, op))
-    logits = graph.node("Reshape", graph.made[-1], graph.constant(np.array([1, -1])), out="logits")
+        try:
+            graph.end(OPS[type(op)](graph, op))
+        except UserError as error:
+            raise UserError(f"op {index} ({program.names[index]}): {error}") from None
     height, width, _ = program.shapes[0]
-    image = helper.make_tensor_value_info("image", TensorProto.UINT8, [1, height, width, 3])
-    shown = [logits, *(graph.made if maps else [])]
-    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in shown]
+    image = helper.make_tensor_value_info("image", TensorProto.UINT8, [batch, height, width, 3])
+    last = program.shapes[-1]
+    shape: list[int | str] = [batch, last[2]] if last[:2] == (1, 1) else [batch, *last]
+    logits = graph.node("Reshape", graph.nhwc_map(-1), graph.shape_of([-1, *shape[1:]]), out="logits")
+    outputs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name in (logits, graph.node("Softmax", logits, axis=-1, out="probabilities"))
+    ]
+    for name, (h, w, c) in zip(graph.made, program.shapes, strict=True):
+        if maps:
+            outputs.append(
+                helper.make_tensor_value_info(
+                    name, TensorProto.FLOAT, [batch, h, w, c] if graph.nhwc else [batch, c, h, w]
+                )
+            )
     proto = helper.make_graph(graph.nodes, "bcnn", [image], outputs, graph.constants)
-    # IR version 10 goes with the opset and is read by every runtime since 2024, whatever the newest is here.
-    opsets = [helper.make_opsetid("", OPSET), *([helper.make_opsetid("com.microsoft", 1)] if contrib else [])]
-    return helper.make_model(proto, opset_imports=opsets, ir_version=10)
+    others = [*(["com.microsoft"] if contrib else []), *([QONNX] if weights == "qonnx" else [])]
+    opsets = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(domain, 1) for domain in others)]
+    return helper.make_model(proto, opset_imports=opsets, ir_version=IR)
 
 
 class Graph:
     """The nodes so far; `made[i]` is the value that holds map i."""
 
-    def __init__(self, program: Program, products: Products, contrib: bool, endings: dict[type[Ending], Any]) -> None:
-        self.shapes, self.contrib, self.endings = program.shapes, contrib, endings
-        self.nhwc = products == "integer"
+    def __init__(self, program: Program, weights: Weights, contrib: bool, endings: dict[type[Ending], Any]) -> None:
+        self.shapes, self.weights, self.contrib, self.endings = program.shapes, weights, contrib, endings
+        self.nhwc = weights in ("bits", "int8")
         self.channels = 3 if self.nhwc else 1  # their axis
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
         self.made: list[str] = []
+        self._shared: dict[tuple[str, tuple[int, ...], bytes], str] = {}  # small constants -> their name
+        self._taken = {"image", "logits", "probabilities"}
+        self._named: set[str] = set()  # nodes, which have a space of their own
+        self._replicas: dict[tuple[int, int], str] = {}  # map, channels -> the value that holds it with so many
+        self._table = self._scope = ""
+
+    # --- names ----------------------------------------------------------------------------------------------------
+
+    def begin(self, name: str) -> None:
+        """What follows belongs to the op of this name."""
+        self._scope = self._unique(name or "op", self._taken)
+
+    def end(self, value: str) -> None:
+        """The last value is the op's map, and is called like the op."""
+        if self.nodes and value == self.nodes[-1].output[0]:
+            self.nodes[-1].output[0] = value = self._scope
+        self.made.append(value)
+
+    @staticmethod
+    def _unique(name: str, taken: set[str]) -> str:
+        found, copy = name, 2
+        while found in taken:
+            found, copy = f"{name}.{copy}", copy + 1
+        taken.add(found)
+        return found
+
+    # --- nodes and constants --------------------------------------------------------------------------------------
 
     def node(self, kind: str, *inputs: str, out: str | None = None, **attributes: Any) -> str:
-        out = out or f"v{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, list(inputs), [out], **attributes))
+        out = out or self._unique(f"{len(self.nodes)}", self._taken)
+        # A name each for the nodes that a person looks for; one for every step would be a tenth of a small file.
+        name = self._unique(self._scope, self._named) if kind in PRODUCTS else None
+        self.nodes.append(helper.make_node(kind, list(inputs), [out], name, **attributes))
         return out
 
-    def constant(self, array: NDArray[Any]) -> str:
-        name = f"c{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+    def split(self, x: str, parts: int) -> list[str]:
+        """Channels in so many equal parts."""
+        names = [self._unique(f"{len(self.nodes)}", self._taken) for _ in range(parts)]
+        self.nodes.append(helper.make_node("Split", [x], names, axis=self.channels))
+        return names
+
+    def constant(self, array: NDArray[Any], what: str = "") -> str:
+        """A parameter, named by what it is; without that, a number or shape that others may share."""
+        array = np.asarray(array, order="C")
+        key = (array.dtype.str, array.shape, array.tobytes() if not what else b"")
+        if not what and key in self._shared:
+            return self._shared[key]
+        name = self._unique(f"{self._scope}.{what}" if what else f"c{len(self.constants)}", self._taken)
+        self.constants.append(numpy_helper.from_array(array, name))
+        if not what:
+            self._shared[key] = name
         return name
 
-    def number(self, value: float) -> str:
-        return self.constant(np.array(value, np.float32))
+    def number(self, value: float, dtype: type = np.float32) -> str:
+        return self.constant(np.array(value, dtype))
 
-    def channelwise(self, values: Floats) -> str:
-        """A value for each channel, or a map H,W,C, to be combined with a map."""
-        if values.ndim == 1:
-            return self.constant(values if self.nhwc else values[:, None, None])
-        return self.constant(values if self.nhwc else values.transpose(2, 0, 1))
+    def shape_of(self, sides: Sequence[Any]) -> str:
+        return self.constant(np.array(sides, np.int64))
+
+    def channelwise(self, values: Floats, what: str) -> str:
+        """A value for each channel, to be combined with a map."""
+        return self.constant(values if self.nhwc else values[:, None, None], what)
+
+    def signs(self, weight: NDArray[np.int8], what: str) -> str:
+        """Weights of -1 and +1, in the form of the model."""
+        if not self.nhwc:
+            stored = self.constant(weight.astype(np.float32), what)
+            return stored if self.weights == "float" else self.bipolar(stored)
+        if self.weights == "int8":
+            return self.constant(weight, what)
+        count, last = weight.size, weight.shape[-1]
+        rows = (-1,) if count % 8 else (-1, last // 8) if weight.ndim == 2 and last % 8 == 0 else (-1,)
+        stored = self.constant(
+            np.packbits(weight.reshape(-1) > 0, bitorder="little").reshape(rows), what.removesuffix("weight") + "bits"
+        )
+        octets = self.node("Gather", self._sign_table(), self.node("Cast", stored, to=TensorProto.INT32))
+        if len(rows) == 2:
+            return self.node("Reshape", octets, self.shape_of([0, -1]))  # most of them share this shape
+        if count % 8:
+            flat = self.node("Reshape", octets, self.shape_of([-1]))
+            octets = self.node("Slice", flat, self.shape_of([0]), self.shape_of([count]))
+        return self.node("Reshape", octets, self.shape_of(weight.shape))
+
+    def bipolar(self, x: str) -> str:
+        """QONNX: +1 where x >= 0, else -1."""
+        return self.node("BipolarQuant", x, self.number(1), domain=QONNX)
+
+    def _sign_table(self) -> str:
+        """[256, 8] int8: row b has the signs of the bits of b, lowest first. Computed in the model, once: 2 KB count in a small file."""
+        if not self._table:
+            octets, places = np.arange(256, dtype=np.uint8)[:, None], np.arange(8, dtype=np.uint8)
+            shifted = self.node("BitShift", self.constant(octets), self.constant(places), direction="RIGHT")
+            bits = self.node("Mod", shifted, self.number(2, np.uint8))
+            signs = self.constant(np.array([-1, 1], np.int8))
+            self._table = self.node("Gather", signs, self.node("Cast", bits, to=TensorProto.INT32))
+        return self._table
+
+    # --- steps that ops share -------------------------------------------------------------------------------------
+
+    def nhwc_map(self, index: int) -> str:
+        value = self.made[index]
+        return value if self.nhwc else self.node("Transpose", value, perm=[0, 2, 3, 1])
 
     def replicated(self, source: int, want: int) -> str:
         """Channel k of the result is channel k mod C of map `source`."""
         x, have = self.made[source], self.shapes[source][2]
         if have == want:
             return x
-        copies, rest = divmod(want, have)
-        parts = [x] * copies
-        if rest:
-            part = (self.constant(np.array([v])) for v in (0, rest, self.channels))
-            parts.append(self.node("Slice", x, *part))
-        return self.node("Concat", *parts, axis=self.channels)
+        if (source, want) not in self._replicas:
+            copies, rest = divmod(want, have)
+            repeats = [1, 1, 1, 1]
+            repeats[self.channels] = copies
+            whole = self.node("Tile", x, self.shape_of(repeats)) if copies > 1 else x
+            if rest:
+                part = self.node("Slice", x, *(self.shape_of([v]) for v in (0, rest, self.channels)))
+                whole = self.node("Concat", whole, part, axis=self.channels)
+            self._replicas[source, want] = whole
+        return self._replicas[source, want]
 
     def finish(self, v: str, after: tuple[Ending, ...], channels: int) -> str:
         for ending in after:
             v = self.endings[type(ending)](self, ending, v, channels)
         return v
+
+    def pad(self, x: str, sides: Sequence[int], value: str = "") -> str:
+        """top, left, bottom, right; a negative side crops. Two steps, if both occur: a crop may leave nothing to crop from."""
+        for part in ([min(side, 0) for side in sides], [max(side, 0) for side in sides]):
+            if any(part):
+                top, left, bottom, right = part
+                pads = [0, top, left, 0, 0, bottom, right, 0] if self.nhwc else [0, 0, top, left, 0, 0, bottom, right]
+                x = self.node("Pad", x, self.shape_of(pads), *([value] if value else []))
+        return x
 
     def spatial(self, kind: str, x: str, *inputs: str, **attributes: Any) -> str:
         """An operator that ONNX defines on NCHW only."""
@@ -99,17 +226,32 @@ class Graph:
         y = self.node(kind, self.node("Transpose", x, perm=[0, 3, 1, 2]), *inputs, **attributes)
         return self.node("Transpose", y, perm=[0, 2, 3, 1])
 
-    def windowed(self, kind: str, x: str, *inputs: str, window: Window, zeros: bool = True, **attributes: Any) -> str:
-        """A convolution or pool. ONNX has no negative padding: then the map is cropped and, where that means `zeros`, padded before."""
+    def windowed(
+        self,
+        kind: str,
+        x: str,
+        *inputs: str,
+        window: Window,
+        outside: str | None = "",
+        group: int = 1,
+        **attributes: Any,
+    ) -> str:
+        """A convolution or pool. ONNX has no negative padding there: then the map is cropped before, and padded with `outside`
+        ("": zeros; None: leave the padding to the operator)."""
         pads = list(window.padding)
         if min(pads) < 0:
-            apart = pads if zeros else [min(pad, 0) for pad in pads]
-            top, left, bottom, right = apart
-            sides = [0, top, left, 0, 0, bottom, right, 0] if self.nhwc else [0, 0, top, left, 0, 0, bottom, right]
-            x = self.node("Pad", x, self.constant(np.array(sides)))
+            apart = pads if outside is not None else [min(pad, 0) for pad in pads]
+            x = self.pad(x, apart, outside or "")
             pads = [pad - done for pad, done in zip(pads, apart, strict=True)]
-        if window.dilation != (1, 1):
-            attributes["dilations"] = list(window.dilation)
-        return self.spatial(
-            kind, x, *inputs, kernel_shape=list(window.kernel), strides=list(window.stride), pads=pads, **attributes
-        )
+        given: dict[str, Any] = {
+            "strides": list(window.stride),
+            "dilations": list(window.dilation),
+            "pads": pads,
+            "group": group,
+        }
+        for name, values in given.items():
+            if values != DEFAULTS[name]:
+                attributes[name] = values
+        if not inputs:
+            attributes["kernel_shape"] = list(window.kernel)  # a convolution has it from its weights
+        return self.spatial(kind, x, *inputs, **attributes)

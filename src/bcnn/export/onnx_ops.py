@@ -1,6 +1,7 @@
 """What each op and ending becomes in ONNX: the tables `OPS` and `ENDINGS`, a function each.
 
-Bits are 0 and 1 here, since a comparison yields them; the derivation from signs stands in `_branch`.
+Every operator used is one float32 rounding a value, as in the program, with these exceptions, where a runtime chooses its own order
+of additions or its own series: Conv, MatMul, AveragePool, ReduceMean, Sigmoid.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from bcnn.export.onnx_graph import Graph
-from bcnn.errors import UserError
 from bcnn.program import ops
 from bcnn.program.bits import unpack_bits
 from bcnn.program.ops import Floats, Window
@@ -26,17 +26,20 @@ def signs(branch: ops.Branch, channels: int) -> NDArray[np.int8]:
 
 
 def _input(graph: Graph, op: ops.Input) -> str:
-    """Normalisation and intensity are one 1x1 convolution: row c is scale_c at c, the fourth i_c scale_c."""
-    weight, bias = input_rows(op)
     x = graph.node("Cast", "image", to=TensorProto.FLOAT)
-    if graph.nhwc:
-        dot = graph.node("MatMul", x, graph.constant(weight.T))
-        return graph.node("Add", dot, graph.constant(bias))
-    x = graph.node("Transpose", x, perm=[0, 3, 1, 2])
-    return graph.node("Conv", x, graph.constant(weight[:, :, None, None]), graph.constant(bias))
+    if not graph.nhwc:
+        x = graph.node("Transpose", x, perm=[0, 3, 1, 2])
+    x = graph.node("Mul", x, graph.channelwise(op.scale, "scale"))
+    x = graph.node("Add", x, graph.channelwise(op.offset, "offset"))
+    if op.intensity is None:
+        return x
+    parts = graph.node("Mul", x, graph.channelwise(op.intensity, "intensity"))
+    r, g, b = graph.split(parts, 3)
+    return graph.node("Concat", x, graph.node("Add", graph.node("Add", r, g), b), axis=graph.channels)
 
 
 def input_rows(op: ops.Input) -> tuple[Floats, Floats]:
+    """Normalisation and intensity as one 1x1 convolution: row c is scale_c at c, the fourth i_c scale_c."""
     weight, bias = np.diag(op.scale), op.offset
     if op.intensity is not None:
         weight = np.vstack([weight, op.intensity * op.scale])
@@ -46,92 +49,124 @@ def input_rows(op: ops.Input) -> tuple[Floats, Floats]:
 
 def _binary_conv(graph: Graph, op: ops.BinaryConv) -> str:
     x = graph.replicated(op.source, op.reads)
-    first, *others = (_branch(graph, op, branch, x) for branch in op.branches)
+    first, *others = (_branch(graph, op, branch, x, _field(op, p)) for p, branch in enumerate(op.branches))
     v = first
     for term in others:
         v = graph.node("Add", v, term)
     return graph.finish(v, op.after, op.branches[0].scale.size)
 
 
-def _branch(graph: Graph, op: ops.BinaryConv, branch: ops.Branch, x: str) -> str:
-    """scale * n + offset from a product of bits b in {0, 1} with weights w in {-1, +1}:
+def _field(op: ops.BinaryConv, branch: int) -> Callable[[str], str]:
+    """What a field of a branch is called."""
+    return (lambda field: field) if len(op.branches) == 1 else (lambda field: f"branch{branch}.{field}")
 
-    1. dot = sum (2 b - 1) w = 2 sum b w - sum w over the taps on the map, and n = (N - dot) / 2 (ops.Branch).
-    2. scale * n + offset = -scale * sum b w + (offset + scale * (N + sum w) / 2).
-    3. The operators here take b = 0 outside the map. Where `pad` says otherwise, sum w is over all taps, and
-       -scale * sum pad w over those outside is missing: a constant, too.
+
+def _branch(graph: Graph, op: ops.BinaryConv, branch: ops.Branch, x: str, field: Callable[[str], str]) -> str:
+    """scale * n + offset with n = (N - dot) / 2 (ops.Branch), from a product of signs:
+
+    1. An integer product subtracts a zero point of 1, so that 2 stands for +1, 0 for -1, and 1 for a tap outside the map, which
+       contributes nothing. In floats they are +1, -1 and 0. Where `pad` has bits, the map is padded with them before.
+    2. (N - dot) * (scale / 2) + offset rounds as n * scale + offset does: N - dot is a whole number, and halving is exact.
+    3. Where time counts more: dot * (-scale / 2) + (offset + scale N / 2), which runtimes fuse into the product.
     """
     w = signs(branch, op.reads // op.groups)
     dy, dx = branch.shift
     top, left, bottom, right = op.window.padding
     window = replace(op.window, padding=(top - dy, left - dx, bottom + dy, right + dx))
-    offset = _constant_part(w, op, branch, window, *graph.shapes[op.source][:2])
-    scale = -branch.scale
-    bits = graph.node("GreaterOrEqual", x, graph.channelwise(branch.threshold))
-    if graph.nhwc:
-        b = graph.node("Cast", bits, to=TensorProto.UINT8)
-        if window.pointwise and op.groups == 1:
-            operands = b, graph.constant(w[:, 0].T)
-            if graph.contrib:
-                factors = graph.number(1), graph.constant(scale), "", "", graph.constant(offset)
-                return graph.node("MatMulIntegerToFloat", *operands, *factors, domain="com.microsoft")
-            dot = graph.node("MatMulInteger", *operands)
-        else:
-            dot = graph.windowed("ConvInteger", b, graph.constant(_filters(w, window)), window=window, group=op.groups)
-        dot = graph.node("Cast", dot, to=TensorProto.FLOAT)
+    half = branch.scale * np.float32(0.5)
+    folded = (branch.offset + branch.scale.astype(np.float64) * op.bits / 2).astype(np.float32)
+    threshold = graph.channelwise(branch.threshold, field("threshold"))
+    number = np.uint8 if graph.nhwc else np.float32
+    values = (2, 0, 1) if graph.nhwc else (1, -1, 0)
+    plus, minus, none = (graph.number(value, number) for value in values)
+    if graph.weights == "qonnx":
+        signed = graph.bipolar(graph.node("Sub", x, threshold))  # a difference is never rounded to another sign
     else:
-        weight = graph.constant(_filters(w, window).astype(np.float32))
-        dot = graph.windowed(
-            "Conv", graph.node("Cast", bits, to=TensorProto.FLOAT), weight, window=window, group=op.groups
-        )
-    return graph.node("Add", graph.node("Mul", dot, graph.channelwise(scale)), graph.channelwise(offset))
+        bits = graph.node("GreaterOrEqual", x, threshold)
+        if graph.contrib and window.pointwise and op.groups == 1:
+            return _contrib_branch(graph, w[:, 0], graph.node("Cast", bits, to=TensorProto.UINT8), half, folded)
+        signed = graph.node("Where", bits, plus, minus)
+    if branch.pad is not None and max(window.padding) > 0:
+        pad = np.array(values[:2], number)[1 - unpack_bits(branch.pad, op.reads)]
+        signed = _padded(graph, signed, pad, window, graph.shapes[op.source])
+        window = replace(window, padding=(0, 0, 0, 0))
+    if window.pointwise and op.groups == 1 and graph.nhwc:
+        dot = graph.node("MatMulInteger", signed, graph.signs(w[:, 0].T, field("weight")), none)
+    else:
+        filters = w.reshape(len(w), *window.kernel, -1).transpose(0, 3, 1, 2)  # O,T,C -> O,C,kernel height,kernel width
+        operands = graph.signs(filters, field("weight")), *([none] if graph.nhwc else [])
+        kind = "ConvInteger" if graph.nhwc else "Conv"
+        dot = graph.windowed(kind, signed, *operands, window=window, outside=none, group=op.groups)
+    if graph.weights == "float":
+        return _affine_of(graph, dot, -half, folded, field)
+    if graph.nhwc:
+        dot = graph.node("Cast", dot, to=TensorProto.FLOAT)
+    left_over = graph.node("Sub", graph.number(op.bits), dot)
+    return _affine_of(graph, left_over, half, branch.offset, field)
 
 
-def _filters(w: NDArray[Any], window: Window) -> NDArray[Any]:
-    """O,T,C -> O,C,kernel height,kernel width."""
-    return w.reshape(len(w), *window.kernel, -1).transpose(0, 3, 1, 2)
+def _affine_of(graph: Graph, v: str, scale: Floats, offset: Floats, field: Callable[[str], str]) -> str:
+    scaled = graph.node("Mul", v, graph.channelwise(scale, field("scale")))
+    return graph.node("Add", scaled, graph.channelwise(offset, field("offset")))
 
 
-def _constant_part(
-    w: NDArray[np.int8], op: ops.BinaryConv, branch: ops.Branch, window: Window, height: int, width: int
-) -> Floats:
-    """Steps 2 and 3 of `_branch`: [O], or [H',W',O] where it depends on the taps that are on the map."""
-    scale = branch.scale.astype(np.float64)
-    on_map = np.stack(list(window.views(np.ones((height, width, 1), np.float32), 0.0)), axis=-1)[:, :, 0]  # H',W',T
-    sums = w.sum(axis=-1, dtype=np.float64)  # O,T
-    part: NDArray[np.float64] = branch.offset + scale * (op.bits + sums.sum(1)) / 2
-    if not on_map.all() and branch.pad is None:
-        part = part - scale * ((1 - on_map) @ sums.T) / 2
-    elif not on_map.all() and branch.pad is not None:
-        pad = unpack_bits(branch.pad, op.reads).reshape(op.groups, 1, 1, -1)
-        padded = (w.reshape(op.groups, -1, *w.shape[1:]) * pad).sum(axis=-1, dtype=np.float64).reshape(sums.shape)
-        part = part - scale * ((1 - on_map) @ padded.T)
-    return part.astype(np.float32)
+def _contrib_branch(graph: Graph, w: NDArray[np.int8], bits: str, half: Floats, folded: Floats) -> str:
+    """Step 3 with bits of 0 and 1, without a zero point: dot = 2 sum b w - sum w. One operator of ONNX Runtime's own."""
+    bias = (folded + half.astype(np.float64) * w.sum(axis=1, dtype=np.float64)).astype(np.float32)
+    factors = graph.number(1), graph.constant(-2 * half, "scale"), "", "", graph.constant(bias, "offset")
+    operands = bits, graph.constant(w.T, "weight")
+    return graph.node("MatMulIntegerToFloat", *operands, *factors, domain="com.microsoft")
+
+
+def _padded(graph: Graph, x: str, pad: NDArray[Any], window: Window, shape: ops.Shape) -> str:
+    """The map with a pixel of `pad`, a value for each channel, wherever the window leaves it."""
+    if (pad == pad[0]).all():
+        return graph.pad(x, window.padding, graph.constant(pad[0]))
+    whole = Window((1, 1), (1, 1), window.padding)
+    (inside,) = whole.views(np.ones((*shape[:2], 1), np.float32), 0.0)
+    mask = graph.constant(inside > 0 if graph.nhwc else (inside > 0).transpose(2, 0, 1))
+    values = graph.constant(pad if graph.nhwc else pad[:, None, None], "pad")
+    return graph.node("Where", mask, graph.pad(x, window.padding, graph.constant(pad[0])), values)
 
 
 def _conv(graph: Graph, op: ops.Conv) -> str:
     x = graph.replicated(op.source, op.reads)
-    parameters = graph.constant(op.weight.transpose(3, 2, 0, 1)), graph.constant(op.offset)
+    parameters = graph.constant(op.weight.transpose(3, 2, 0, 1), "weight"), graph.constant(op.offset, "offset")
     v = graph.windowed("Conv", x, *parameters, window=op.window, group=op.groups)
     return graph.finish(v, op.after, op.offset.size)
 
 
 def _linear(graph: Graph, op: ops.Linear) -> str:
-    flat = graph.node("Reshape", graph.made[op.source], graph.constant(np.array([1, -1])))
-    v = graph.node("Gemm", flat, graph.constant(op.weight), graph.constant(op.bias))
-    v = graph.node("Reshape", v, graph.constant(np.array([1, 1, 1, -1] if graph.nhwc else [1, -1, 1, 1])))
-    return graph.finish(v, op.after, op.bias.size)
+    v = graph.node("MatMul", graph.nhwc_map(op.source), graph.constant(op.weight, "weight"))
+    v = graph.node("Add", v, graph.constant(op.bias, "bias"))
+    return graph.finish(v if graph.nhwc else graph.node("Transpose", v, perm=[0, 3, 1, 2]), op.after, op.bias.size)
 
 
 def _avg_pool(graph: Graph, op: ops.AvgPool) -> str:
-    if op.window.dilation != (1, 1):
-        raise UserError("an AvgPool with dilation has no ONNX form here yet")
     x = graph.made[op.source]
-    return graph.windowed("AveragePool", x, window=op.window, zeros=not op.inside, count_include_pad=int(not op.inside))
+    if op.window.dilation != (1, 1) or _wide(
+        op.window
+    ):  # AveragePool dilates since opset 19: ones as weights, then 1 / taps
+        height, width, channels = graph.shapes[op.source]
+        ones = graph.constant(np.ones((channels, 1, *op.window.kernel), np.float32), "ones")
+        total = graph.windowed("Conv", x, ones, window=op.window, group=channels)
+        taps = op.window.inside(height, width) if op.inside else np.full((1, 1, 1), op.window.taps)
+        share = (1 / taps.astype(np.float64)).astype(np.float32)
+        return graph.node("Mul", total, graph.constant(share if graph.nhwc else share.transpose(2, 0, 1), "share"))
+    outside = None if op.inside else ""
+    return graph.windowed("AveragePool", x, window=op.window, outside=outside, count_include_pad=int(not op.inside))
 
 
 def _max_pool(graph: Graph, op: ops.MaxPool) -> str:
-    return graph.windowed("MaxPool", graph.made[op.source], window=op.window, zeros=False)
+    x, window = graph.made[op.source], op.window
+    if _wide(window):
+        x, window = graph.pad(x, window.padding, graph.number(-np.inf)), replace(window, padding=(0, 0, 0, 0))
+    return graph.windowed("MaxPool", x, window=window, outside=None)
+
+
+def _wide(window: Window) -> bool:
+    """ONNX Runtime refuses a pool that is padded by its kernel or more."""
+    return max(window.padding) >= min(window.kernel)
 
 
 def _global_avg_pool(graph: Graph, op: ops.GlobalAvgPool) -> str:
@@ -147,8 +182,8 @@ def _channel_avg(graph: Graph, op: ops.ChannelAvg) -> str:
     """A 1x1 convolution: row j has 1 / (members of its group) where c mod `channels` = j."""
     weight = channel_means(graph.shapes[op.source][2], op.channels)
     if graph.nhwc:
-        return graph.node("MatMul", graph.made[op.source], graph.constant(weight.T))
-    return graph.node("Conv", graph.made[op.source], graph.constant(weight[:, :, None, None]))
+        return graph.node("MatMul", graph.made[op.source], graph.constant(weight.T, "means"))
+    return graph.node("Conv", graph.made[op.source], graph.constant(weight[:, :, None, None], "means"))
 
 
 def channel_means(have: int, want: int) -> Floats:
@@ -163,7 +198,9 @@ def _pointwise(graph: Graph, op: ops.Pointwise) -> str:
 
 def _constant(graph: Graph, op: ops.Constant) -> str:
     value = op.value if graph.nhwc else op.value.transpose(2, 0, 1)
-    return graph.node("Identity", graph.constant(value[None]))
+    images = graph.node("Shape", "image", start=0, end=1)
+    shape = graph.node("Concat", images, graph.shape_of(value.shape), axis=0)
+    return graph.node("Expand", graph.constant(value, "value"), shape)
 
 
 def _concat(graph: Graph, op: ops.Concat) -> str:
@@ -171,7 +208,7 @@ def _concat(graph: Graph, op: ops.Concat) -> str:
 
 
 def _select(graph: Graph, op: ops.Select) -> str:
-    return graph.node("Gather", graph.made[op.source], graph.constant(op.index), axis=graph.channels)
+    return graph.node("Gather", graph.made[op.source], graph.constant(op.index, "index"), axis=graph.channels)
 
 
 def _upsample(graph: Graph, op: ops.Upsample) -> str:
@@ -188,18 +225,20 @@ def _add(graph: Graph, ending: ops.Add, v: str, channels: int) -> str:
     if ending.reads < channels:  # zeros for the channels that stay
         before, behind = [0] * 4, [0] * 4
         before[graph.channels], behind[graph.channels] = ending.first, channels - ending.first - ending.reads
-        other = graph.node("Pad", other, graph.constant(np.array(before + behind)))
+        other = graph.node("Pad", other, graph.shape_of(before + behind))
     return graph.node("Add", other, v)
 
 
 def _affine(graph: Graph, ending: ops.Affine, v: str, channels: int) -> str:
     if ending.scale is not None:
-        v = graph.node("Mul", v, graph.channelwise(ending.scale))
-    return v if ending.offset is None else graph.node("Add", v, graph.channelwise(ending.offset))
+        v = graph.node("Mul", v, graph.channelwise(ending.scale, "after.scale"))
+    return v if ending.offset is None else graph.node("Add", v, graph.channelwise(ending.offset, "after.offset"))
 
 
 def _prelu(graph: Graph, ending: ops.PReLU, v: str, channels: int) -> str:
-    slopes = graph.channelwise(ending.slope)
+    slopes = graph.channelwise(ending.slope, "slope")
+    if graph.weights == "bits":
+        return graph.node("PRelu", v, slopes)
     # The same values in a third of the time of ONNX Runtime's PRelu: one term is 0, or, for slopes up to 1, the larger one counts.
     if ending.slope.max() > 1:
         below = graph.node("Mul", graph.node("Min", v, graph.number(0)), slopes)
@@ -208,7 +247,7 @@ def _prelu(graph: Graph, ending: ops.PReLU, v: str, channels: int) -> str:
 
 
 def _sign(graph: Graph, ending: ops.Sign, v: str, channels: int) -> str:
-    bits = graph.node("GreaterOrEqual", v, graph.channelwise(ending.threshold))
+    bits = graph.node("GreaterOrEqual", v, graph.channelwise(ending.threshold, "after.threshold"))
     return graph.node("Where", bits, graph.number(1), graph.number(-1))
 
 

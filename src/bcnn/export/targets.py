@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bcnn.deploy.packfile import Packed, open_packed
+from bcnn.deploy.packfile import open_packed
 from bcnn.deploy.shipped import find
 from bcnn.errors import UserError, nearest
 from bcnn.program.program import Program
@@ -40,6 +40,7 @@ TARGETS = {
         options={"weights": ("bits", "int8")},
         extra="onnx",
     ),
+    "qonnx": Target("qonnx", "an ONNX model with QONNX's BipolarQuant, for FINN and hls4ml", ".onnx", extra="onnx"),
     "web": Target("web", "a page for the browser that works offline, engine and model inside", ".html"),
 }
 

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from bcnn.errors import UserError, nearest
 from bcnn.nets.binarize import SLOPES, hard_tanh, magnitude, sign, sign_activation, sloped_sign, tanh_weight
 from bcnn.nets.latent import Latent
+from bcnn.train import fused
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "activation": (*SLOPES, "none"),
@@ -27,6 +28,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "scale": ("none", "filter", "filter-trained", "tensor"),
     "pad": ("zero", "minus", "plus", "before"),
 }
+PADS = {"zero": 0, "minus": -1, "plus": 1, "before": 0}  # the value outside of the +-1 map
 
 
 @dataclass(frozen=True)
@@ -82,17 +84,67 @@ class BinaryConv2d(Latent):
         self.bias = nn.Parameter(torch.zeros(1, channels, 1, 1)) if rules.bias else None
         self.offset = nn.Parameter(torch.zeros(1, out, 1, 1)) if offset else None
 
+    @property
+    def fusible(self) -> bool:
+        """Whether the native kernels have this convolution: of signs, in lanes of eight channels, with a dot that fits 16 bits.
+
+        Left to torch are a real input, the float twin, and the last layer of a network whose classes are no multiple of eight.
+        """
+        out, channels = self.weight.shape[:2]
+        return (
+            type(self) is BinaryConv2d
+            and self.rules.activation in fused.LIMITS
+            and self.rules.weight in fused.WEIGHT_LIMITS
+            and self.weights != "float"
+            and out % 8 == channels % 8 == 0
+            and self.weight[0].numel() < 2**15
+        )
+
+    def one_operator(self, x: Tensor) -> bool:
+        """Whether the native kernels take the place of sign, convolution and scale."""
+        return (
+            self.fusible
+            and self.training
+            and x.dim() == 4
+            and x.shape[1] == self.weight.shape[1]
+            and x.shape[0] >= fused.FEWEST_IMAGES
+            and all(side + 2 * self.padding >= k for side, k in zip(x.shape[2:], self.weight.shape[2:], strict=True))
+            and self.weight.dtype == torch.float32
+            and fused.ready(x, self.weight.shape[0])
+        )
+
     def forward(self, x: Tensor) -> Tensor:
-        bits = self.activate(x)
         w = self.latent()
         a = self.scale(w) if self.weights in ("binary", "tanh") else None
-        padding = self.padding if self.rules.pad == "zero" else 0
-        out = F.conv2d(bits, self.binarize(w, a).to(bits.dtype), None, self.stride, padding)
-        if a is not None:
-            out = out * a
+        out = self.operated(x, w, a) if self.one_operator(x) else self.convolved(x, w, a)
         if self.rules.input_scale:
             out = out * self.input_scale(x)
         return out if self.offset is None else out + self.offset
+
+    def convolved(self, x: Tensor, w: Tensor, a: Tensor | None) -> Tensor:
+        """The definition: sign, convolution, scale."""
+        bits = self.activate(x)
+        padding = self.padding if self.rules.pad == "zero" else 0
+        out = F.conv2d(bits, self.binarize(w, a).to(bits.dtype), None, self.stride, padding)
+        return out if a is None else out * a
+
+    def operated(self, x: Tensor, w: Tensor, a: Tensor | None) -> Tensor:
+        """The same through the native kernels."""
+        p, rules = self.padding, self.rules
+        before = rules.pad == "before" and p > 0
+        trained = a if a is not None and a.requires_grad else None
+        out = fused.tap_conv(
+            F.pad(x, (p, p, p, p)) if before else x,
+            self.bias,
+            tanh_weight(w, self.temperature) if self.weights == "tanh" else w,
+            a if trained is None else None,
+            stride=self.stride,
+            padding=0 if before else p,
+            pad=PADS[rules.pad],
+            slope=rules.activation,
+            weight_slope=(rules.weight, self.weight_slope(a)) if self.weights == "binary" else None,
+        )
+        return out if trained is None else out * trained
 
     def activate(self, x: Tensor, signed: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """The padded +-1 map that is convolved; with pad "zero" the convolution itself pads."""

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bcnn.errors import UserError, nearest
+from bcnn.errors import UserError
 from bcnn.nets import config as configs
 from bcnn.nets.config import PRESETS, NetworkConfig, preset
-from bcnn.nets.registry import ARCHITECTURES, Size, architecture, from_config
+from bcnn.nets.registry import ARCHITECTURES, Size, architecture, from_config, unknown
+from bcnn.plain import shown
 
 if TYPE_CHECKING:
     from torch import nn
@@ -64,7 +65,7 @@ def from_plain(data: Any) -> AnyNetwork:
         return configs.from_dict(data)
     name = data["network"]
     if not isinstance(name, str):
-        raise UserError(f"a network's config needs its name under 'network', got {name!r}")
+        raise UserError(f"a network's config needs its name under 'network', got {shown(name)}")
     if name not in PRESETS:
         return _chosen(data)
     changes = {"image_size" if key == "size" else key: value for key, value in data.items() if key != "network"}
@@ -87,7 +88,7 @@ def resolve(name_or_path: str) -> AnyNetwork:
         return from_plain({"network": name_or_path})
     if path.exists() or len(path.parts) > 1:
         raise UserError(f"{path} is no config file: its name must end in .json or .toml")
-    raise UserError(f"unknown network {name_or_path!r}; {nearest(name_or_path, ARCHITECTURES)}")
+    raise unknown(name_or_path)
 
 
 def build(network: AnyNetwork) -> nn.Module:

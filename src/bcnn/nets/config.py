@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bcnn.errors import UserError, nearest
-from bcnn.plain import known_keys, to_plain
+from bcnn.plain import known_keys, shown, to_plain
 
 PReLU = Literal["module", "block"]
 LARGEST = 2**24  # channels, classes, pixels a side: sums of +-1 are exact in float32 up to here
@@ -28,7 +28,12 @@ MOST_BLOCKS = 1000  # of a level: a slip of the keyboard becomes a sentence, not
 
 @dataclass(frozen=True)
 class Level:
-    """One row pair of Table 1: a block with `stride` S and `replicate` R, then `blocks - 1` normal blocks."""
+    """One row pair of Table 1: a block with `stride` S and `replicate` R, then `blocks - 1` normal blocks.
+
+    >>> import bcnn
+    >>> bcnn.NetworkConfig(name="small", image_size=(32, 32), classes=3, levels=(bcnn.Level(blocks=2),)).stride
+    4
+    """
 
     blocks: int = 1
     stride: int = 2
@@ -71,7 +76,12 @@ class Block:
 
 @dataclass(frozen=True)
 class NetworkConfig:
-    """A complete network (Fig. 2, Table 1). The defaults are the paper's `imagenet` with P = 1."""
+    """A complete network (Fig. 2, Table 1). The defaults are the paper's `imagenet` with P = 1.
+
+    >>> import bcnn
+    >>> bcnn.NetworkConfig().replace(classes=5, image_size=(128, 128)).classes
+    5
+    """
 
     name: str = "imagenet"
     image_size: tuple[int, int] = (224, 224)  # height, width
@@ -128,7 +138,7 @@ class NetworkConfig:
     def scaled(self, width: float) -> NetworkConfig:
         """The same network `width` times as wide: the stem's R sets the channels of all that follows (Fig. 2)."""
         if not 0 < width < math.inf:
-            raise UserError(f"width must be a number > 0, got {width!r}")
+            raise UserError(f"width must be a number > 0, got {shown(width)}")
         stem = dataclasses.replace(self.stem, replicate=self.stem.replicate * width)
         return dataclasses.replace(self, name=f"{self.name}-x{width:g}", stem=stem)
 
@@ -143,30 +153,30 @@ def replicated(channels: int, replicate: float) -> int:
 
 def _whole(value: Any, where: str, high: int = LARGEST) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UserError(f"{where} must be a whole number >= 1, got {value!r}")
+        raise UserError(f"{where} must be a whole number >= 1, got {shown(value)}")
     if value > high:
         raise UserError(f"{where} must be at most {high}, got {value}")
 
 
 def _validate(config: NetworkConfig) -> None:
     if not isinstance(config.name, str):
-        raise UserError(f"name must be text, got {config.name!r}")
+        raise UserError(f"name must be text, got {shown(config.name)}")
     size = config.image_size
     if not isinstance(size, tuple) or len(size) != 2:
-        raise UserError(f"image_size must be one number or [height, width], got {size!r}")
+        raise UserError(f"image_size must be one number or [height, width], got {shown(size)}")
     for side, value in zip(("height", "width"), size, strict=True):
         _whole(value, f"image_size {side}")
     _whole(config.classes, "classes")
     _whole(config.branches, "branches (P)")
     if config.prelu not in ("module", "block"):
-        raise UserError(f"prelu must be 'module' or 'block', got {config.prelu!r}")
+        raise UserError(f"prelu must be 'module' or 'block', got {shown(config.prelu)}")
     if not isinstance(config.intensity, bool):
-        raise UserError(f"intensity must be true or false, got {config.intensity!r}")
+        raise UserError(f"intensity must be true or false, got {shown(config.intensity)}")
     channels = config.channels_in
     for row, level in enumerate((config.stem, *config.levels)):
         where = "stem" if row == 0 else f"level{row}"
         if not isinstance(level, Level):
-            raise UserError(f"{where} must be a Level, got {level!r}")
+            raise UserError(f"{where} must be a Level, got {shown(level)}")
         _whole(level.blocks, f"{where}: blocks", MOST_BLOCKS)
         _whole(level.stride, f"{where}: stride (S)")
         _whole(level.filter, f"{where}: filter (F)")
@@ -174,7 +184,7 @@ def _validate(config: NetworkConfig) -> None:
             raise UserError(f"{where}: filter (F) must be odd, so that it has a centre, got {level.filter}")
         r = level.replicate
         if isinstance(r, bool) or not isinstance(r, (int, float)) or not 0 < r < math.inf:
-            raise UserError(f"{where}: replicate (R) must be a number > 0, got {r!r}")
+            raise UserError(f"{where}: replicate (R) must be a number > 0, got {shown(r)}")
         channels = replicated(channels, min(r, 2 * LARGEST))
         if channels > LARGEST:
             raise UserError(f"{where}: replicate (R) makes more than {LARGEST} channels, got {r}")
@@ -207,7 +217,7 @@ def from_dict(data: Any) -> NetworkConfig:
         data["stem"] = Level(**{"stride": 1, "replicate": 8, **known_keys(data["stem"], Level, "stem")})
     if "levels" in data:
         if not isinstance(data["levels"], (list, tuple)):
-            raise UserError(f"levels must be a list of levels, got {data['levels']!r}")
+            raise UserError(f"levels must be a list of levels, got {shown(data['levels'])}")
         data["levels"] = tuple(
             level if isinstance(level, Level) else Level(**known_keys(level, Level, f"level{row}"))
             for row, level in enumerate(data["levels"], start=1)
@@ -299,7 +309,12 @@ PRESETS: dict[str, Callable[[], NetworkConfig]] = {
 
 
 def preset(name: str) -> NetworkConfig:
-    """A named network; an unknown name suggests the nearest."""
+    """A named network; an unknown name suggests the nearest.
+
+    >>> import bcnn
+    >>> bcnn.preset("digits").image_size
+    (8, 8)
+    """
     if name not in PRESETS:
         raise UserError(f"unknown preset {name!r}; {nearest(name, PRESETS)}")
     return PRESETS[name]()

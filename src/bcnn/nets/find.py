@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any
 from bcnn.errors import UserError, nearest
 from bcnn.nets import chosen
 from bcnn.nets.config import NetworkConfig
-from bcnn.nets.registry import ARCHITECTURES, Size
+from bcnn.nets.registry import ARCHITECTURES, Size, unknown
 
 if TYPE_CHECKING:
     from torch import nn
 
     from bcnn.deploy.packfile import Sizes
+    from bcnn.program.program import Program
 
 Floats3 = tuple[float, float, float]
 MEAN: Floats3 = (0.485, 0.456, 0.406)  # of ImageNet, as most trained networks expect them
@@ -80,7 +81,13 @@ def find(what: str | Path | nn.Module, given: Given | None = None, **choices: An
     path = Path(what)
     if path.exists() or len(path.parts) > 1 or path.suffix == ".safetensors":
         return trained(what, given)
-    raise UserError(f"unknown network {what!r}; {nearest(what, ARCHITECTURES)}")
+    raise unknown(what)
+
+
+def is_trained(what: str) -> bool:
+    """Whether `find` would take it for a run or a checkpoint that is there."""
+    path = Path(what)
+    return what not in ARCHITECTURES and (path.is_dir() or (path.is_file() and path.suffix == ".safetensors"))
 
 
 def _registered(what: str, given: Given, choices: dict[str, Any]) -> Found:
@@ -128,8 +135,11 @@ def of_module(module: nn.Module, name: str, given: Given | None = None) -> Found
     if given.mean is None and given.std is None:
         notes.append("no mean and std were said: those of ImageNet (--mean, --std)")
     mean, std, labels = given.mean or MEAN, given.std or STD, given.labels or ()
+    provenance: dict[str, Any] = {"network": Path(name).name}
+    if config is not None:  # which network it is: so the packed file can be trained again
+        provenance["config"] = {"network": chosen.to_plain(config)}
     _try(module.eval(), name, size)
-    return Found(name, module, size, mean, std, labels, 1.0, {"network": Path(name).name}, notes=tuple(notes))
+    return Found(name, module, size, mean, std, labels, 1.0, provenance, notes=tuple(notes))
 
 
 def _try(module: nn.Module, name: str, size: Size) -> None:
@@ -190,10 +200,18 @@ def _where(error: Exception, file: Path) -> str:
 # --- packing ----------------------------------------------------------------------------------------------------------
 
 
-def pack_found(found: Found, path: str | Path) -> Sizes:
-    """Lower it and write it as a packed file."""
-    from bcnn import __version__
+def pack_found(
+    found: Found, path: str | Path, convert: Callable[[Program], Program] = lambda program: program
+) -> Sizes:
+    """Lower it and write it as a packed file, `convert`ed to other numbers first."""
     from bcnn.deploy.packfile import save
+
+    return save(convert(lower_found(found)), path)
+
+
+def lower_found(found: Found) -> Program:
+    """What the engine runs of it."""
+    from bcnn import __version__
     from bcnn.nets.latent import weights_of
     from bcnn.program.lower import lower
 
@@ -203,8 +221,7 @@ def pack_found(found: Found, path: str | Path) -> Sizes:
             f"finish step 2 of the training before you lower it"
         )
     provenance = {**found.provenance, "packed_by": f"bcnn {__version__}"}
-    program = lower(found.module, found.mean, found.std, found.labels, found.crop, provenance, found.size)
-    return save(program, path)
+    return lower(found.module, found.mean, found.std, found.labels, found.crop, provenance, found.size)
 
 
 # --- options as text --------------------------------------------------------------------------------------------------

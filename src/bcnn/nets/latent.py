@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from bcnn.errors import UserError, nearest
 from bcnn.nets.binarize import WEIGHTS, sign
+from bcnn.plain import shown
 
 
 class Latent(nn.Module):
@@ -55,7 +56,7 @@ def set_weights(network: nn.Module, mode: str) -> None:
     """Switches what every binary layer of the network does with its latent weights. All of them or, in an error, none."""
     modes = frozenset(WEIGHTS).intersection(*(module.modes for _, module in latents(network)))
     if mode not in modes:
-        raise UserError(f"unknown weights {mode!r}; {nearest(mode, modes)}")
+        raise UserError(f"unknown weights {shown(mode)}; {nearest(mode[:80], modes)}")
     for _, module in latents(network):
         module.weights = mode
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from bcnn.errors import UserError, nearest
 from bcnn.nets.config import PRESETS, NetworkConfig, preset
+from bcnn.plain import shown
 
 if TYPE_CHECKING:
     from torch import nn
@@ -44,9 +45,11 @@ class Architecture:
             1 if self.name in PRESETS else self.multiple
         )  # with other levels a preset has another: it checks itself
         if not whole or any(side < 1 or side % multiple for side in sides):
-            raise UserError(f"size of {self.name} must be height and width in multiples of {multiple}, got {size!r}")
+            raise UserError(
+                f"size of {self.name} must be height and width in multiples of {multiple}, got {shown(size)}"
+            )
         if not isinstance(classes, int) or classes < 1:
-            raise UserError(f"classes of {self.name} must be a whole number >= 1, got {classes!r}")
+            raise UserError(f"classes of {self.name} must be a whole number >= 1, got {shown(classes)}")
         return {"network": self.name, "classes": classes, "size": list(sides), **choices}
 
     def build(self, classes: int | None = None, size: Size | int | None = None, **choices: Any) -> nn.Module:
@@ -56,7 +59,7 @@ class Architecture:
         known = self._choices(function)
         for choice in choices:
             if choice not in known:
-                raise UserError(f"{self.name} has no choice {choice!r}; {nearest(choice, known)}")
+                raise UserError(f"{self.name} has no choice {shown(choice)}; {nearest(choice[:80], known)}")
         module: nn.Module = function(classes=data["classes"], size=tuple(data["size"]), **self.fixed, **choices)
         return module
 
@@ -145,8 +148,12 @@ ARCHITECTURES: dict[str, Architecture] = {each.name: each for each in (*_paper()
 def architecture(name: str) -> Architecture:
     """A registered network; an unknown name suggests the nearest."""
     if name not in ARCHITECTURES:
-        raise UserError(f"unknown network {name!r}; {nearest(name, ARCHITECTURES)}")
+        raise unknown(name)
     return ARCHITECTURES[name]
+
+
+def unknown(name: str) -> UserError:
+    return UserError(f"unknown network {shown(name)}; {nearest(name[:80], ARCHITECTURES, '`bcnn networks`')}")
 
 
 def build(name: str, classes: int | None = None, size: Size | int | None = None, **choices: Any) -> nn.Module:
@@ -158,5 +165,5 @@ def from_config(config: Mapping[str, Any]) -> nn.Module:
     choices = dict(config)
     name = choices.pop("network", None)
     if not isinstance(name, str):
-        raise UserError(f"a network's config needs its name under 'network', got {name!r}")
+        raise UserError(f"a network's config needs its name under 'network', got {shown(name)}")
     return build(name, choices.pop("classes", None), choices.pop("size", None), **choices)

@@ -11,25 +11,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcnn.errors import UserError
-from bcnn.program.ops import Floats, Op
+from bcnn.program.ops import Floats, Op, Values
 from bcnn.program.program import Program
 
 
 def interpret(program: Program, image: NDArray[np.uint8]) -> Floats:
-    """The logits of one image that has exactly the program's input size: its last map, flat."""
-    return interpret_maps(program, image)[-1].reshape(-1)
+    """The logits of one image that has exactly the program's input size: its last map, flat, as real numbers."""
+    return as_real(program, interpret_maps(program, image)[-1].reshape(-1))
 
 
-def interpret_maps(program: Program, image: NDArray[np.uint8]) -> list[Floats]:
-    """Map i of the result, float32 H,W,C, is what op i makes."""
+def as_real(program: Program, logits: Values) -> Floats:
+    """What the last map's values stand for: exact, since a number of 16 bits by a power of two is a float32."""
+    if program.numbers == "float32":
+        return logits
+    real: Floats = np.ldexp(logits.astype(np.float32), -program.fractions[-1])
+    return real
+
+
+def interpret_maps(program: Program, image: NDArray[np.uint8]) -> list[Values]:
+    """Map i of the result, H,W,C, is what op i makes; float32, or int16 if the program is one in integers."""
     check_image(program, image)
-    maps = [run_op(program.ops[0], [image])]  # type: ignore[list-item]
+    maps = [run_op(program.ops[0], [image])]
     for op in program.ops[1:]:
         maps.append(run_op(op, maps))
     return maps
 
 
-def run_op(op: Op, maps: Sequence[Floats]) -> Floats:
+def run_op(op: Op, maps: Sequence[Values]) -> Values:
     """One op on maps that are given, whatever made them; an Input reads the image as its only map."""
     # Finite parameters can still overflow on hostile input: that is inf or NaN, as in the engine, and no warning.
     with np.errstate(all="ignore"):

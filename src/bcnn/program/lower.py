@@ -41,6 +41,12 @@ def lower(
     """The program of a network that reads (u / 255 - mean) / std, u being the bytes of an RGB image of `size`.
 
     A network that has a `config` with an `image_size` needs no `size`.
+
+    >>> import bcnn
+    >>> from bcnn.nets.bcnn import Network
+    >>> program = bcnn.lower(Network(bcnn.preset("digits")).eval(), mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+    >>> bcnn.Engine(program).program.shapes[-1]
+    (1, 1, 10)
     """
     lowering = Lowering(network, sample_image(image_size(network, size)), mean, std)
     return lowering.program(tuple(labels), crop, provenance or {})

@@ -16,6 +16,7 @@ from typing import Any
 from bcnn.count.counts import Counts
 from bcnn.errors import UserError
 from bcnn.program.ops.base import MAX_CHANNELS, MAX_MAP, MAX_SIDE, Op, Shape
+from bcnn.program.ops.fixed_real import FixedInput
 from bcnn.program.ops.real import Input
 
 
@@ -34,11 +35,20 @@ class Limits:
     parts: int = 100_000  # branches and endings of all ops
     work: int = 1 << 40  # multiply-accumulates and element-wise operations
     map_bytes: int = 1 << 32  # of all maps together; an engine keeps a small part of them at a time
+    arena_bytes: int = (
+        1 << 31
+    )  # that part, as an engine lays it out: it pads channels, and may keep a map for a late reader
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Ops in order, and what a packed file says about them. Making one checks it: a Program that exists may be trusted."""
+    """Ops in order, and what a packed file says about them. Making one checks it: a Program that exists may be trusted.
+
+    >>> import bcnn
+    >>> program = bcnn.load("digits").program
+    >>> program.shapes[0], program.shapes[-1]
+    ((8, 8, 4), (1, 1, 10))
+    """
 
     ops: tuple[Op, ...]
     names: tuple[str, ...]  # the torch module each op came from, for reports
@@ -48,11 +58,26 @@ class Program:
     )
     provenance: dict[str, Any] = field(default_factory=dict)  # config, recipe, measured accuracy: plain JSON data
     limits: Limits = Limits()
+    rejects: bool = False  # the last class means that the image shows none of the others, see `learn.none`
     shapes: tuple[Shape, ...] = field(init=False)  # of every map
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shapes", _shapes(self))
         _affordable(self)
+
+    @property
+    def numbers(self) -> str:
+        """Of its maps: float32 or int16."""
+        return self.ops[0].NUMBERS
+
+    @property
+    def fractions(self) -> tuple[int, ...]:
+        """Of every map of an integer program, the fractional bits: value / 2^f is the real number it stands for."""
+        made: list[int] = []
+        for op in self.ops:
+            own = getattr(op, "fraction", None)
+            made.append(made[next(op.maps_read())] + getattr(op, "up", 0) if own is None else own)
+        return tuple(made)
 
     def counts(self) -> tuple[Counts, ...]:
         """Of every op."""
@@ -71,31 +96,41 @@ def map_shape(op: Op, name: str, shapes: Sequence[Shape]) -> Shape:
 
 
 def _shapes(program: Program) -> tuple[Shape, ...]:
-    if not program.ops or not isinstance(program.ops[0], Input):
+    if not program.ops or not isinstance(program.ops[0], (Input, FixedInput)):
         raise UserError("a program must begin with an Input op")
     if len(program.names) != len(program.ops):
         raise UserError(f"program has {len(program.ops)} ops but {len(program.names)} names")
-    _at_most("ops", len(program.ops), program.limits.ops)
+    at_most("ops", len(program.ops), program.limits.ops)
     shapes: list[Shape] = []
     for op, name in zip(program.ops, program.names, strict=True):
+        for part in (op, *getattr(op, "after", ())):
+            if part.NUMBERS not in ("any", program.numbers):
+                raise UserError(
+                    f"op {len(shapes)} ({name!r}): {type(part).__name__} works on {part.NUMBERS}, the program on {program.numbers}"
+                )
         shapes.append(map_shape(op, name, shapes))
     if not isinstance(program.crop, float) or not SMALLEST_CROP <= program.crop <= 1:
         raise UserError(f"crop is {program.crop!r}, not a number from {SMALLEST_CROP} to 1")
     labels = len(program.labels)
     if labels and shapes[-1][2] != labels:
         raise UserError(f"program has {labels} labels but its last map is {shapes[-1]}")
+    if not isinstance(program.rejects, bool) or (program.rejects and (labels < 2 or shapes[-1][:2] != (1, 1))):
+        raise UserError(
+            f"rejects is {program.rejects!r} with {labels} labels; it needs two or more, the last for none of them"
+        )
     return tuple(shapes)
 
 
 def _affordable(program: Program) -> None:
     """A file of a few bytes can ask for hours or terabytes: that is refused here, before anything is planned or run."""
     parts = sum(len(getattr(op, "after", ())) + len(getattr(op, "branches", ())) for op in program.ops)
-    _at_most("branches and endings", parts, program.limits.parts)
-    _at_most("bytes of maps", 4 * sum(h * w * c for h, w, c in program.shapes), program.limits.map_bytes)
+    at_most("branches and endings", parts, program.limits.parts)
+    value_bytes = 4 if program.numbers == "float32" else 2
+    at_most("bytes of maps", value_bytes * sum(h * w * c for h, w, c in program.shapes), program.limits.map_bytes)
     counts = sum(program.counts(), Counts())
-    _at_most("operations", counts.binary_macs + counts.real_macs + counts.elementwise, program.limits.work)
+    at_most("operations", counts.binary_macs + counts.real_macs + counts.elementwise, program.limits.work)
 
 
-def _at_most(what: str, value: int, limit: int) -> None:
+def at_most(what: str, value: int, limit: int) -> None:
     if value > limit:
         raise TooLargeError(f"one image takes {value:,} {what}; the limit is {limit:,} (raise it with program.Limits)")

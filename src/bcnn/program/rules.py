@@ -18,7 +18,7 @@ from bcnn.graph.capture import Node, Value
 from bcnn.graph.moves import MOVES, averaged, reshaped, unmoved
 from bcnn.program import ops as o
 from bcnn.program.bases import BASES, channel_avg, move
-from bcnn.program.binary import binary_terms, draft_convolution
+from bcnn.program.convolutions import binary_terms, draft_convolution
 from bcnn.program.draft import Draft, Ending, Found, Resolve, constant_draft, resolved
 from bcnn.program.fold import After, Doubles, Folded, single
 

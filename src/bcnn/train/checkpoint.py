@@ -13,6 +13,7 @@ a hash per tensor and one of the metadata itself.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ from bcnn.files import digest, write_atomic
 from bcnn.nets import chosen, latent
 from bcnn.nets.bcnn import Network
 from bcnn.nets.config import NetworkConfig
+from bcnn.plain import shown
+from bcnn.program.program import SMALLEST_CROP
 from bcnn.train.transfer import check_state, transfer
 
 FORMAT = "bcnn-checkpoint-2"
@@ -117,6 +120,35 @@ def find(path: str | Path) -> Path:
     return path
 
 
+def best_of(path: str | Path) -> Path:
+    """The best checkpoint of a run folder's last step; a run whose last step has not been evaluated has none."""
+    path = Path(path)
+    if not path.is_dir():
+        raise UserError(f"--best chooses among the checkpoints of a run folder, and {path} is none")
+    best = path / "best.safetensors"
+    if not best.is_file():
+        raise UserError(f"{path} has no best.safetensors: no epoch of it was evaluated yet")
+    return best
+
+
+def described(path: str | Path) -> str:
+    """Which checkpoint a path means, and what is known of it: a sentence for the one who packs it."""
+    file = find(path)
+    found = _read(file)
+    reached = found.meta.provenance.get("accuracy") or {}
+    steps = [step for step in (found.meta.provenance.get("config") or {}).get("steps", ()) if isinstance(step, dict)]
+    names = [str(step.get("name")) for step in steps]
+    ended = ", ".join(f"{share:.2%} top-1 after {name}" for name, share in reached.items() if isinstance(share, float))
+    where = ""
+    if found.progress:
+        at, epoch = found.progress.get("step", 0), found.progress.get("epoch", 0)
+        unfinished = f"; in the middle of {names[at]}, {epoch} epochs done" if at < len(names) else ""
+        where = "the end of the run" if found.progress.get("finished") else f"the run is not finished{unfinished}"
+    elif file.name == "best.safetensors":
+        where = "the epoch with the highest accuracy of the last step that was evaluated"
+    return f"{file}: " + "; ".join(part for part in (where, ended) if part)
+
+
 def read(path: str | Path) -> Checkpoint:
     """A file's content; whatever is wrong with it becomes one sentence, which names the generation before if there is one."""
     path = find(path)
@@ -167,7 +199,9 @@ def _read(path: Path) -> Checkpoint:
                     raise UserError(
                         f"{path} is a packed file already, not a checkpoint; look into it with: bcnn info {path}"
                     )
-                raise UserError(f"{path} is no checkpoint of this version: format {found!r}, expected {FORMAT!r}")
+                raise UserError(
+                    f"{path} is no checkpoint of this version: format {shown(found, 80)}, expected {FORMAT!r}"
+                )
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         if header["format"] == FORMAT:
             _check_hashes(header, tensors)
@@ -176,6 +210,9 @@ def _read(path: Path) -> Checkpoint:
         mean, std = tuple(map(float, meta["mean"])), tuple(map(float, meta["std"]))
         if len(mean) != 3 or len(std) != 3:
             raise ValueError("mean and std need three values")
+        crop = float(meta["crop"])
+        if not all(map(math.isfinite, (*mean, *std))) or min(std) <= 0 or not SMALLEST_CROP <= crop <= 1:
+            raise ValueError(f"no images are prepared with mean {mean}, std {std} and crop {crop}")
         progress = json.loads(header["progress"])
         if not isinstance(progress, dict):
             raise ValueError("progress is no table")
@@ -183,7 +220,7 @@ def _read(path: Path) -> Checkpoint:
             network,
             header["weights"],
             {name: tensor for name, tensor in tensors.items() if not name.startswith(OPTIMIZER)},
-            Meta(mean, std, tuple(map(str, meta["labels"])), float(meta["crop"]), dict(meta["provenance"])),
+            Meta(mean, std, tuple(map(str, meta["labels"])), crop, dict(meta["provenance"])),
             {name[len(OPTIMIZER) :]: t for name, t in tensors.items() if name.startswith(OPTIMIZER)},
             progress,
         )
@@ -191,7 +228,7 @@ def _read(path: Path) -> Checkpoint:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
     except safetensors.SafetensorError as error:
         raise UserError(f"{path} is not a complete safetensors file: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path} has a damaged header: {error}") from None
@@ -205,7 +242,7 @@ def _check_hashes(header: Mapping[str, str], tensors: Mapping[str, Tensor]) -> N
         raise ValueError("its hashes are not one for each tensor")
     for name, tensor in tensors.items():
         if hashes[name] != tensor_hash(tensor):
-            raise ValueError(f"tensor {name!r} does not match its hash")
+            raise ValueError(f"tensor {shown(name)} does not match its hash")
 
 
 def fits(checkpoint: Checkpoint, source: str) -> None:

@@ -12,15 +12,25 @@ from typing import Literal
 from bcnn.data.config import DataConfig
 from bcnn.errors import UserError
 from bcnn.nets.chosen import AnyNetwork
+from bcnn.plain import shown
 
 # What a step does to latent weights before a convolution uses them, see binarize.WEIGHTS.
 Weights = Literal["real", "binary", "scaled", "tanh", "float"]
+Decay = Literal["cosine", "linear", "exponential", "steps"]
+Loss = Literal["cross entropy", "squared hinge"]
+Optimizer = Literal["adam", "radam", "sgd"]
 FINAL = ("binary", "scaled")  # what a network can be deployed from
+RESERVED = ("last", "best")  # checkpoints that every run writes, named as steps are
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the training. The defaults are the paper's step 1 (sec. 5.1), its teacher apart."""
+    """One step of the training. The defaults are the paper's step 1 (sec. 5.1), its teacher apart.
+
+    >>> import bcnn
+    >>> bcnn.Step(name="step2", weights="binary", warmup=1, epochs=9).total_epochs
+    10
+    """
 
     name: str = "step1"
     weights: Weights = "real"
@@ -36,17 +46,42 @@ class Step:
     toward_signs: float = 0.0  # L2 that pulls binary convolutions' latent weights to -1 or +1 (sec. 7)
     clip: bool = False  # keep latent weights in [-1, 1]; the paper does not (sec. 5.2)
     temperature: tuple[float, float] = (1.0, 20.0)  # of weights = "tanh": from, to, growing geometrically
+    # What other papers do, see `published`.
+    decay: Decay = (
+        "cosine"  # of the rate, after warm-up; "steps": lr times the factor of the last of `drops` that was reached
+    )
+    drops: tuple[tuple[int, float], ...] = ()  # (epoch after warm-up, factor of lr)
+    loss: Loss = "cross entropy"  # with labels
+    smoothing: float = 0.0  # share of a label that goes to all classes evenly
+    optimizer: Optimizer = "adam"  # "sgd" has a momentum of 0.9
+    glorot: bool = False  # binary layers' rates times sqrt((inputs + outputs) / 1.5), as BNN's code has it
 
     def __post_init__(self) -> None:
-        where = f"step {self.name!r}"
+        where = f"step {shown(self.name, 80)}"
         if not self.name or not self.name.replace("-", "").replace("_", "").isalnum():
             raise UserError(f"{where}: a step's name is letters, digits, - and _, since it names files")
+        if self.name in RESERVED or len(self.name) > 64:
+            raise UserError(
+                f"{where}: a step's name has up to 64 letters and is not {' or '.join(RESERVED)}, which a run uses"
+            )
         if self.warmup < 0 or self.epochs < 0 or self.warmup + self.epochs < 1:
             raise UserError(f"{where}: warmup and epochs must be 0 or more, and at least 1 together")
-        for name in ("lr", "lr_first", "lr_last"):
+        for name in ("lr", "lr_first"):
             if getattr(self, name) <= 0:
                 raise UserError(f"{where}: {name} must be above 0, got {getattr(self, name)}")
-        for name in ("weight_decay", "matching", "toward_signs"):
+        if self.decay == "exponential" and self.lr_last <= 0:
+            raise UserError(f"{where}: lr_last must be above 0 for an exponential decay, got {self.lr_last}")
+        if (self.decay == "steps") != bool(self.drops) or list(self.drops) != sorted(self.drops):
+            raise UserError(
+                f"{where}: decay 'steps', and only that, needs drops: [epoch, factor] in the order of epochs"
+            )
+        if any(epoch < 0 or factor <= 0 for epoch, factor in self.drops):
+            raise UserError(f"{where}: drops are [epoch of 0 or more, factor above 0], got {list(self.drops)}")
+        if not 0 <= self.smoothing < 1 or (self.smoothing and self.loss != "cross entropy"):
+            raise UserError(f"{where}: smoothing is from 0 to below 1, and of the cross entropy, got {self.smoothing}")
+        if self.teacher != "none" and (self.loss != "cross entropy" or self.smoothing):
+            raise UserError(f"{where}: a teacher's outputs take the place of labels: leave out loss and smoothing")
+        for name in ("lr_last", "weight_decay", "matching", "toward_signs"):
             if getattr(self, name) < 0:
                 raise UserError(f"{where}: {name} must be 0 or more, got {getattr(self, name)}")
         if not 0 < self.size <= 1:
@@ -65,7 +100,13 @@ class Step:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """A complete run."""
+    """A complete run.
+
+    >>> import bcnn
+    >>> config = bcnn.recipe("digits")
+    >>> isinstance(config, bcnn.TrainConfig), [step.name for step in config.steps]
+    (True, ['step1', 'step2'])
+    """
 
     recipe: str
     network: AnyNetwork
@@ -76,7 +117,10 @@ class TrainConfig:
         32  # images that batch norm sees at once: those of one of the paper's four GPUs; 0 means a process's share
     )
     seed: int = 0
-    init: str = ""  # a checkpoint whose weights start the first step
+    init: str = ""  # whose weights start the first step: a shipped model, a packed file, a checkpoint, a run folder
+    epoch_images: int = 0  # an epoch is at most so many images, others every time; 0: all of them
+    minutes: float = 0.0  # the whole run is to take so long: epochs are cut or added as it goes; 0: as the steps say
+    pack: bool = False  # the finished run holds model.bcnn, too
     device: str = "auto"  # auto: a GPU if there is one
     threads: int = (
         0  # of torch on a CPU, 0: its own choice. Small maps gain nothing from several, and lose on a busy machine
@@ -95,14 +139,21 @@ class TrainConfig:
         if (
             self.batch < 1
             or self.part < 0
-            or self.seed < 0
-            or self.threads < 0
+            or not 0 <= self.seed < 1 << 63
+            or not 0 <= self.threads <= 1024
             or self.meter_every < 1
             or self.evaluate_every < 1
             or self.save_seconds < 0
+            or self.epoch_images < 0
+            or self.minutes < 0
         ):
             raise UserError(
-                "batch, meter_every and evaluate_every must be 1 or more; part, seed, threads and save_seconds 0 or more"
+                "batch, meter_every and evaluate_every must be 1 or more; part, save_seconds, epoch_images and minutes 0 or more; "
+                "seed from 0 to below 2^63, threads from 0 to 1024"
+            )
+        if 0 < self.epoch_images < self.batch:
+            raise UserError(
+                f"epoch_images is {self.epoch_images}, less than a batch of {self.batch}; 0 means all images"
             )
         for step in self.steps:
             self.crop_size(step)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from bcnn.data import Data
@@ -27,15 +29,20 @@ def evaluate(
     data: Data,
     device: str = "cpu",
     on_images: Callable[[int], object] = lambda count: None,
+    on_logits: Callable[[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]], object] | None = None,
 ) -> Scores:
-    """Over the evaluation split, shared among the processes of a distributed run. `on_images` hears of each batch."""
+    """Over the evaluation split, shared among the processes of a distributed run. `on_images` hears of each batch;
+    `on_logits` gets the index, logits and class of its images."""
     rank, world = distributed.rank_world()
     scores = Scores.of(len(data.classes))
     training = network.training
     network.eval()
     try:
         for part in data.val_batches(batch_size(data.size, device), rank, world, device):
-            scores.add(network(part.x).float().cpu().numpy(), part.y.cpu().numpy())
+            logits, y = network(part.x).float().cpu().numpy(), part.y.cpu().numpy()
+            scores.add(logits, y)
+            if on_logits is not None:
+                on_logits(part.index, logits, y)
             on_images(len(part.y))
     finally:
         network.train(training)

@@ -1,14 +1,16 @@
 """The layers of a binary network through native kernels: the same functions and gradients as torch's, several times faster.
 
-`nets.layers` is the definition and the only path on a GPU. Its modules ask `ready` whether the kernels may take the place of the
-modules inside them, and call the operators below. A binary convolution is one pass sign -> convolution -> statistics and one pass
-batch norm + identity + addition + PReLU. `enabled = False` or BCNN_FUSED=0 turns all of it off.
+`nets.layers` and `nets.binary_conv` are the definition and the only path on a GPU. Their modules ask `ready` whether the kernels may
+take the place of the modules inside them, and call the operators below. The paper's binary convolution is one pass sign ->
+convolution -> statistics and one pass batch norm + identity + addition + PReLU; the field's (`tap_conv`) is sign -> k x k convolution ->
+scale, with batch norm and what follows left to torch. `enabled = False` or BCNN_FUSED=0 turns all of it off.
 
 Results do not depend on the number of threads. `cores` gives the threads of torch to the kernels for a whole training loop.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -123,6 +125,41 @@ def binary_conv(
     return out
 
 
+# What the slope of a sign is in the kernels: 1 where |x| is at most this, None for the triangle of Eq. 1.
+LIMITS: dict[str, float | None] = {"triangle": None, "clip": 1.0, "wide": 1.3, "half": 0.5, "identity": math.inf}
+# That of a weight's sign has two values. The limit of "xnor" is the largest float32 below 1.
+WEIGHT_LIMITS = {name: limit for name, limit in LIMITS.items() if limit is not None} | {"xnor": 1 - 2**-24}
+FEWEST_IMAGES = 8  # of a batch: lanes of the gradient of x are sixteen images, and half of them may be empty
+
+
+def tap_conv(
+    x: Tensor,
+    bias: Tensor | None,
+    weight: Tensor,
+    scale: Tensor | None,
+    *,
+    stride: int,
+    padding: int,
+    pad: int,
+    slope: str,
+    weight_slope: tuple[str, Callable[[Tensor], Tensor]] | None,
+) -> Tensor:
+    """scale * conv(sign(x + bias), weight), k x k, with `pad` (0, +1, -1) around the signs; `slope` is that of x's sign.
+
+    With a `weight_slope`, a name and its function, the sign of the weight is convolved with; without, the weight itself.
+    """
+    made = len(weight)
+    steps = None
+    if weight_slope is not None:
+        name, function = weight_slope
+        inside, outside = (function(weight.new_full((made, 1, 1, 1), value)) for value in (0.0, math.inf))
+        steps = inside, outside, WEIGHT_LIMITS[name]
+    scales = weight.new_ones(made) if scale is None else scale.detach().expand(1, made, 1, 1)
+    taps = autograd.Taps(stride, padding, pad, LIMITS[slope], scales, steps, threads())
+    out: Tensor = autograd.TapConv.apply(x, bias, weight, taps)  # type: ignore[no-untyped-call]
+    return out
+
+
 def depthwise_conv(x: Tensor, conv: nn.Conv2d, norm: nn.BatchNorm2d, prelu: nn.PReLU) -> Tensor:
     """prelu(norm(conv(x))), conv a depth wise 3x3/S."""
     _count_batch(norm)
@@ -169,12 +206,12 @@ def cores(network: nn.Module) -> Iterator[None]:
     """
     global _threads
     found = torch.get_num_threads()
-    if _threads is not None or found == 1 or not (enabled and available() and _covers(network)):
+    if _threads is not None or not (enabled and available() and _covers(network)):
         yield
         return
+    native.keep_memory()  # a step's maps and tables are the next one's
     _threads = found
     torch.set_num_threads(1)
-    native.keep_memory()
     try:
         yield
     finally:
@@ -183,12 +220,15 @@ def cores(network: nn.Module) -> Iterator[None]:
 
 
 def _covers(network: nn.Module) -> bool:
-    """Whether every product of matrices in a network goes through the kernels: every weight O,C,k,k but the depth wise ones."""
+    """Whether the products of matrices in a network go through the kernels: nine tenths of its weights O,C,k,k but the depth wise ones.
+
+    The rest is the field's real stems and shortcuts.
+    """
     weights = [
         (module, p)
         for module in network.modules()
         for p in module._parameters.values()
-        if p is not None and p.dim() == 4
+        if p is not None and p.dim() == 4 and p.shape[0] > 1 and p.shape[1] > 1
     ]
-    large = [module for module, p in weights if p.shape[0] > 1 and p.shape[1] > 1]
-    return bool(large) and all(getattr(m, "fusible", False) for m in large) and all(p.is_cpu for _, p in weights)
+    ours = sum(p.numel() for module, p in weights if getattr(module, "fusible", False))
+    return ours > 0.9 * sum(p.numel() for _, p in weights) and all(p.is_cpu for p in network.parameters())

@@ -85,6 +85,56 @@ def _binary_conv_arguments(
     return x.numpy().reshape(-1, x.shape[3]), tuple(branches), _array(add), *ctx.arguments
 
 
+class Taps(NamedTuple):
+    """What a convolution of k x k taps needs besides tensors with gradients."""
+
+    stride: int
+    padding: int
+    pad: int  # what is read outside of the map: 0, +1 or -1
+    limit: float | None  # of |x| for the slope of the sign, 1 up to there; None: 2 - 2|x|, Eq. 1
+    scale: Tensor  # of each output channel; no gradient
+    weight_slope: (
+        tuple[Tensor, Tensor, float] | None
+    )  # of the weight's sign, (inside, outside, limit); None: no sign is taken
+    threads: int
+
+
+class TapConv(torch.autograd.Function):
+    """x, bias, weight O,C,k,k. Saves x and the weight."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bias: Tensor | None, weight: Tensor, taps: Taps) -> Tensor:
+        x = _nhwc(x)
+        made, _, *kernel = weight.shape
+        size = [(side + 2 * taps.padding - k) // taps.stride + 1 for side, k in zip(x.shape[1:3], kernel, strict=True)]
+        out = x.new_empty(len(x), *size, made)
+        ctx.save_for_backward(x, bias, weight)
+        ctx.taps = taps
+        native.tap_conv_forward(*_tap_arguments(taps, x, bias, weight), out.numpy())
+        return out.permute(0, 3, 1, 2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, bias, weight = ctx.saved_tensors
+        taps: Taps = ctx.taps
+        dx = torch.empty_like(x) if ctx.needs_input_grad[0] or bias is not None else None
+        d_bias = None if bias is None else torch.empty_like(bias)
+        d_weight = torch.empty_like(weight, memory_format=torch.contiguous_format)
+        one = torch.ones(len(weight))
+        inside, outside, limit = taps.weight_slope or (one, one, 0.0)
+        slope = _array(inside), _array(outside), limit
+        to = _nhwc(grad).numpy(), _array(dx), _array(d_bias), d_weight.numpy(), slope
+        native.tap_conv_backward(*_tap_arguments(taps, x, bias, weight), to)
+        return _nchw(dx), d_bias, d_weight, None
+
+
+def _tap_arguments(taps: Taps, x: Tensor, bias: Tensor | None, weight: Tensor) -> tuple[Any, ...]:
+    added = x.new_zeros(x.shape[3]) if bias is None else bias
+    how = taps.stride, taps.padding, taps.pad, taps.weight_slope is not None, taps.limit is None, taps.limit or 0.0
+    return x.numpy(), _array(added), _array(weight), _array(taps.scale), how, taps.threads
+
+
 class DepthwiseConv(torch.autograd.Function):
     """Saves x and the convolution's result, what batch norm reads."""
 

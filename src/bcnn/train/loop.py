@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,16 +23,29 @@ from bcnn.errors import UserError
 from bcnn.nets import chosen, latent
 from bcnn.nets.bcnn import Network
 from bcnn.scores import Scores
-from bcnn.train import adam, checkpoint, distributed, fused, losses, meters, schedule, settings, tensorboard
+from bcnn.train import adam, begin, checkpoint, distributed, fused, losses, meters, schedule, settings, tensorboard
+from bcnn.train.budget import Budget
 from bcnn.train.config import Step, TrainConfig
+from bcnn.train.eta import Eta
+from bcnn.train.evaluate import batch_size as evaluation_batch
 from bcnn.train.evaluate import evaluate
 from bcnn.train.interrupt import Interrupt, Stopped
+from bcnn.train.portrait import Mistakes
+from bcnn.train.rebuild import calibrate
 from bcnn.train.run import RunFolder, provenance
 from bcnn.train.targets import Targets, find_targets
 from bcnn.train.terminal import Terminal
 from bcnn.train.transfer import transfer
 
+Callback = Callable[[dict[str, Any]], object]  # gets every record of metrics.jsonl
 METER_IMAGES = 64  # evaluation images that the activity meters look at
+CALIBRATION_IMAGES = 64  # that batch norm's statistics are measured on: those of a batch
+FIT_IMAGES = 4096  # at most, that a new decoder is fitted to: training goes on from there
+
+
+def batches_of(config: TrainConfig, images: int) -> int:
+    """Updates of an epoch."""
+    return max(1, min(images, config.epoch_images or images) // min(config.batch, images))
 
 
 @dataclass
@@ -89,16 +102,23 @@ class Trainer:
         interrupt: Interrupt,
         terminal: Terminal,
         trust: bool = False,
+        begin_with: begin.Start | None = None,
+        budget: Budget | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
+        self.begin_with, self.budget, self.callbacks = begin_with, budget, callbacks
+        self.mistakes = Mistakes()  # of the last evaluation
+        self.last_scores: Scores | None = None
         self.config, self.data, self.folder, self.device = config, data, folder, device
         self.interrupt, self.terminal, self.trust = interrupt, terminal, trust
         self.rank, self.world = distributed.rank_world()
         self.batch = min(config.batch, len(data.train))
         self.part = config.part or self.batch // self.world
         self.check_shares()
-        self.batches = len(data.train) // self.batch
+        self.batches = batches_of(config, len(data.train))
         self.progress = Progress()
         self.saved_at = time.monotonic()
+        self.eta = Eta(config, self.batch, self.batches, len(data.val))
         self.tensorboard: Callable[[dict[str, Any]], None] = lambda record: None
 
     def check_shares(self) -> None:
@@ -139,17 +159,47 @@ class Trainer:
         self.open_tensorboard()
         torch.manual_seed(self.config.seed)
         network = chosen.build(self.config.network)
-        if self.config.init:
-            source = checkpoint.read(self.config.init)
-            transfer(source.state, network, self.config.init)
+        if self.begin_with is not None:
+            self.begin(self.begin_with, network)
         return network.state_dict(), {}
+
+    def begin(self, start: begin.Start, network: nn.Module) -> None:
+        """The weights to start from, with what a packed file lacks and another decoder's classes ask for made up."""
+        report, new_decoder = begin.take_over(start, network, self.data.classes)
+        self.terminal.say(report, "green")
+        if not (start.packed or new_decoder):
+            return
+        size = self.config.crop_size(self.config.steps[0])
+        images = min(FIT_IMAGES, self.batches * self.batch)
+        # In the first process: the others get the same network from it when they join, and the same seed leads them here.
+        batches = self.data.train_batches(0, self.batch, self.config.seed, size=size, images=images)
+        if start.packed:
+            first = next(self.data.train_batches(0, self.batch, self.config.seed, size=size)).x[:CALIBRATION_IMAGES]
+            calibrate(network, first)
+            self.terminal.say(
+                f"batch norm: mean and variance, which a packed file has not, from {len(first)} images", "dim"
+            )
+        if new_decoder:
+            small = evaluation_batch(size, "cpu")
+            parts = (
+                (x, y) for b in batches for x, y in zip(torch.split(b.x, small), torch.split(b.y, small), strict=True)
+            )
+            with self.terminal.side_task("fit the decoder", images) as advance:
+                found = begin.features(network, parts, advance)
+            share = begin.fit_decoder(network, *found)
+            self.terminal.say(
+                f"new decoder: fitted to {len(found[1]):,} crops of training images, {share:.1%} of them right", "dim"
+            )
 
     def train_step(self, step: Step, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         model = distributed.wrap(network)
         targets = find_targets(step, self.config, self.data, self.folder, self.device, self.terminal, self.trust)
         progress = self.progress
+        if self.budget is not None:
+            self.budget.start_epochs()
         while progress.epoch < step.total_epochs:
             began, already = time.monotonic(), progress.seen
+            before = began
             with fused.cores(network):
                 for batch in self.data.train_batches(
                     progress.epochs_done,
@@ -160,10 +210,14 @@ class Trainer:
                     progress.batch,
                     self.device,
                     self.config.crop_size(step),
+                    self.config.epoch_images,
                 ):
                     t = progress.epoch + progress.batch / self.batches
                     self.update(step, t, model, network, optimizer, targets, batch)
-                    self.terminal.advance(f"{step.name} epoch {progress.epoch + 1}/{step.total_epochs}")
+                    before, last = time.monotonic(), before
+                    self.eta.trained(step, before - last)
+                    left = self.eta.left(self.config.steps, progress.step, progress.epoch, progress.batch)
+                    self.terminal.advance(f"{step.name} epoch {progress.epoch + 1}/{step.total_epochs}", left)
                     if distributed.any_process(self.interrupt.asked(progress.updates), self.device):
                         self.save(network, optimizer)
                         raise Stopped(self.interrupt.received)
@@ -171,8 +225,22 @@ class Trainer:
                         self.save(network, optimizer)
             seconds = time.monotonic() - began
             progress.seconds += seconds
+            step = self.refit(step)
             self.end_epoch(step, network, optimizer, (progress.seen - already) / max(seconds, 1e-9))
         distributed.wait_for_all()
+
+    def refit(self, step: Step) -> Step:
+        """In a run of so many minutes: the step that has just ended an epoch, with as many of them as there is time for."""
+        if self.budget is None:
+            return step
+        at = self.progress.step
+        steps = self.budget.refit(self.config.steps, at, self.progress.epoch + 1)
+        if steps != self.config.steps:
+            self.config = dataclasses.replace(self.config, steps=steps)
+            self.terminal.resize(sum(step.total_epochs for step in steps) * self.batches)
+            if self.rank == 0:
+                self.folder.write_info(self.folder.read_info() | {"config": settings.to_dict(self.config)})
+        return steps[at]
 
     def update(
         self,
@@ -187,8 +255,7 @@ class Trainer:
         """One update of the weights: the batch in parts, Adam, and the meters every few updates."""
         progress = self.progress
         lr = schedule.learning_rate(step, t)
-        for group in optimizer.param_groups:
-            group["lr"] = lr
+        adam.set_rate(optimizer, lr)
         if step.weights == "tanh":
             latent.set_temperature(network, schedule.temperature(step, t))
         weights = latent.latent_weights(network)
@@ -246,7 +313,14 @@ class Trainer:
         scores = None
         if progress.epoch % self.config.evaluate_every == 0 or progress.epoch == step.total_epochs:
             with self.terminal.side_task("evaluate", len(self.data.val)) as advance:
-                scores = evaluate(network, self.data, device=self.device, on_images=advance)
+                began = time.monotonic()
+                self.mistakes = Mistakes()
+                scores = evaluate(network, self.data, self.device, advance, self.mistakes.look)
+                self.last_scores = scores
+                seconds = time.monotonic() - began
+                self.eta.evaluation(seconds)
+                if self.budget is not None:
+                    self.budget.evaluation = seconds
         record = self.record(step, network, scores, speed)
         progress.batch = progress.hits = progress.seen = 0
         progress.loss_sum, progress.flips = 0.0, []
@@ -300,6 +374,8 @@ class Trainer:
         if self.rank == 0:
             self.folder.log(record)
             self.tensorboard(record)
+            for callback in self.callbacks:
+                callback(record)
 
     def open_tensorboard(self) -> None:
         if self.rank == 0 and self.config.tensorboard and not self.progress.finished:

@@ -18,6 +18,12 @@ def distribution_loss(logits: Tensor, targets: Tensor) -> Tensor:
     return -(targets * F.log_softmax(logits, dim=1)).sum(1).mean()
 
 
+def squared_hinge(logits: Tensor, labels: Tensor) -> Tensor:
+    """Mean of max(0, 1 - t y)^2 over classes and images, t = +1 for the label's class and -1 for every other: BNN's loss."""
+    targets = 2.0 * F.one_hot(labels, logits.shape[1]).to(logits.dtype) - 1
+    return (1 - targets * logits).clamp_min(0).pow(2).mean()
+
+
 class Taps:
     """The map after the stem and after every level, kept while the block lasts: `with Taps(network) as taps: network(x)`.
 

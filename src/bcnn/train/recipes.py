@@ -139,7 +139,15 @@ def for_size(size: tuple[int, int]) -> str:
 
 
 def recipe(name: str) -> TrainConfig:
-    """A named run; an unknown name suggests the nearest."""
-    if name not in RECIPES:
-        raise UserError(f"unknown recipe {name!r}; {nearest(name, RECIPES)}")
-    return RECIPES[name]()
+    """A named run, of this project or of another paper (`published`); an unknown name suggests the nearest.
+
+    >>> import bcnn
+    >>> bcnn.recipe("imagenette").network.image_size
+    (128, 128)
+    """
+    from bcnn.train.published import PUBLISHED  # it takes the data of recipes here
+
+    known = {**RECIPES, **PUBLISHED}
+    if name not in known:
+        raise UserError(f"unknown recipe {name!r}; {nearest(name, known)}")
+    return known[name]()

@@ -32,6 +32,9 @@ from bcnn.files import write_atomic
 from bcnn.train import distributed, lock, settings
 from bcnn.train.config import TrainConfig
 
+# The kinds of records in metrics.jsonl, and what places one in its run.
+COUNTED = {"update": ("updates",), "epoch": ("updates", "epochs_done")}
+
 
 @dataclass(frozen=True)
 class RunFolder:
@@ -108,14 +111,17 @@ class RunFolder:
             file.write(json.dumps(numbers) + "\n")  # JSON knows neither NaN nor infinity
 
     def read_metrics(self, kind: str = "") -> list[dict[str, Any]]:
-        """The records of a kind ("epoch", "update"). A last line cut short by a kill is no record."""
+        """The records of a kind ("epoch", "update"). A line that was cut short by a kill or damaged later is no record."""
         records = []
-        for line in self.metrics.read_text(encoding="utf-8").splitlines() if self.metrics.exists() else []:
+        text = self.metrics.read_text(encoding="utf-8", errors="replace") if self.metrics.exists() else ""
+        for line in text.splitlines():
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError):
                 continue
-            if isinstance(record, dict) and (record.get("kind") == kind if kind else "kind" in record):
+            if not isinstance(record, dict) or record.get("kind") not in ((kind,) if kind else tuple(COUNTED)):
+                continue
+            if all(isinstance(record.get(name), int) for name in COUNTED[record["kind"]]):
                 records.append(record)
         return records
 

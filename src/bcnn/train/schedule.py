@@ -1,4 +1,5 @@
-"""The learning rate (sec. 5.1): linear warm-up, then a half wave of the cosine; and annealing of the tanh temperature. No torch.
+"""The learning rate (sec. 5.1): linear warm-up, then a half wave of the cosine, or another paper's decay; and annealing of the tanh
+temperature. No torch.
 
 Reading: the paper does not say how often the rate moves; here it follows every batch, so t counts epochs in fractions.
 """
@@ -14,8 +15,13 @@ def learning_rate(step: Step, t: float) -> float:
     """The rate at t epochs from the step's start: lr_first * lr at 0, lr at `warmup`, lr_last * lr at the end."""
     if t < step.warmup:
         return step.lr * (step.lr_first + (1 - step.lr_first) * t / step.warmup)
-    done = (t - step.warmup) / step.epochs if step.epochs else 0.0
-    return step.lr * (step.lr_last + (1 - step.lr_last) * (1 + math.cos(math.pi * min(done, 1.0))) / 2)
+    if step.decay == "steps":
+        return step.lr * next((factor for epoch, factor in reversed(step.drops) if t - step.warmup >= epoch), 1.0)
+    done = min((t - step.warmup) / step.epochs, 1.0) if step.epochs else 0.0
+    if step.decay == "exponential":
+        return float(step.lr * step.lr_last**done)
+    left = 1 - done if step.decay == "linear" else (1 + math.cos(math.pi * done)) / 2
+    return step.lr * (step.lr_last + (1 - step.lr_last) * left)
 
 
 def temperature(step: Step, t: float) -> float:

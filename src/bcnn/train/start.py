@@ -4,43 +4,64 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from bcnn.data import Data, open_data
+from bcnn.console import Console
+from bcnn.data import Data, open_data, summary
+from bcnn.data.batches import find_source
+from bcnn.data.sources import Source
 from bcnn.errors import UserError
 from bcnn.nets import chosen, latent
-from bcnn.train import checkpoint, distributed, settings, teachers
+from bcnn.train import begin, checkpoint, distributed, extension, portrait, settings, teachers
+from bcnn.train.budget import Budget
 from bcnn.train.config import FINAL, TrainConfig
 from bcnn.train.interrupt import Interrupt, Stopped
-from bcnn.train.loop import Progress, Trainer
+from bcnn.train.loop import Callback, Progress, Trainer, batches_of
 from bcnn.train.run import RunFolder
 from bcnn.train.terminal import Terminal
 
+PACKED = "model.bcnn"  # in the folder of a run that packs itself
 # What a disk answers that is full, over quota, failing or gone read-only.
 CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 
 def train(
-    config: TrainConfig | None, out: str | Path, resume: bool = False, stop_after: int = 0, trust: bool = False
+    config: TrainConfig | None,
+    out: str | Path,
+    resume: bool = False,
+    stop_after: int = 0,
+    trust: bool = False,
+    source: Source | None = None,
+    began: float | None = None,
+    callbacks: Sequence[Callback] = (),
+    extend: int = 0,
 ) -> dict[str, Any]:
     """Train into the folder `out`, or resume what is in it (then its own config counts). Returns the content of run.json.
 
     `trust` lets a teacher be loaded that can run code, see `teachers`. It is not kept in the run: a resumed one asks again.
+    `source` has the images where `config.data` names none. The minutes of a run that has some count from `began`
+    (`time.monotonic`), and each of `callbacks` gets every record of metrics.jsonl as it is made. `extend` adds so many epochs to
+    the last step of a run that is resumed, finished or not.
     """
+    began = time.monotonic() if began is None else began
     folder = RunFolder(Path(out))
     if resume:
         config = folder.config()
+        if extend:
+            config = extension.extended(config, extend)
     elif config is None:
         raise UserError("nothing to train: no recipe and nothing to resume")
     if config.threads:
         torch.set_num_threads(config.threads)
     with distributed.processes(config.device, folder.resume_command()) as device, ExitStack() as held:
         try:
-            return _train(config, folder, resume, stop_after, trust, device, held)
+            return _train(config, folder, resume, stop_after, trust, device, held, source, began, callbacks, extend)
         except OSError as error:
             if error.errno not in CANNOT_WRITE:
                 raise
@@ -51,7 +72,17 @@ def train(
 
 
 def _train(
-    config: TrainConfig, folder: RunFolder, resume: bool, stop_after: int, trust: bool, device: str, held: ExitStack
+    config: TrainConfig,
+    folder: RunFolder,
+    resume: bool,
+    stop_after: int,
+    trust: bool,
+    device: str,
+    held: ExitStack,
+    source: Source | None,
+    began: float,
+    callbacks: Sequence[Callback],
+    extend: int,
 ) -> dict[str, Any]:
     rank, world = distributed.rank_world()
     if not resume:
@@ -62,9 +93,15 @@ def _train(
             teachers.check_trust(teacher, trust)
         if rank == 0:
             held.enter_context(folder.locked())
-    data = open_data(config.data, config.network.image_size)
-    check_labels(data.classes)
-    notes = [f"data: {note}" for note in data.notes]
+    source = source or find_source(config.data)
+    check_labels(source.classes)
+    if not resume and rank == 0:
+        show_classes(source)
+    start = begin.read(config.init) if config.init and not (resume and folder.last.exists()) else None
+    if start is not None and not config.data.mean:  # its weights are used to images normalised so
+        config = dataclasses.replace(config, data=dataclasses.replace(config.data, mean=start.mean, std=start.std))
+    data = open_data(config.data, config.network.image_size, source)
+    notes = [f"data: {note}" for note in data.notes] if resume else []
     if config.network.classes != len(data.classes):
         notes.append(
             f"data: {len(data.classes)} classes: the network's decoder gets as many, not {config.network.classes}"
@@ -78,10 +115,12 @@ def _train(
             folder.create(config)
     info = describe(folder, config, data) if rank == 0 else {}
     last, fallen_back = checkpoint.read_or_previous(folder.last) if resume else (None, "")
+    if extend and last is not None:
+        last = extension.reopened(last, config, extend, folder)
     distributed.wait_for_all()  # all have read it
     if fallen_back and rank == 0:
         checkpoint.restore(folder.last)
-    per_epoch = len(data.train) // min(config.batch, len(data.train))
+    per_epoch = batches_of(config, len(data.train))
     total = sum(step.total_epochs for step in config.steps) * per_epoch
     done = Progress()
     if last is not None:
@@ -95,6 +134,10 @@ def _train(
         notes = [fallen_back] if fallen_back else []  # what there was to say of the data was said when the run began
         if info.get("processes", world) != world:
             notes += [f"began with {info['processes']} processes, goes on with {world}: as good, but not the same bits"]
+    budget = None
+    if config.minutes:  # of a resumed run, what it has not trained yet
+        spent, since = (done.seconds, time.monotonic()) if resume else (0.0, began)
+        budget = Budget(max(1.0, 60 * config.minutes - spent), since)
     with Interrupt(stop_after) as interrupt, Terminal(total, done.updates, quiet=rank != 0) as terminal:
         for note in notes:
             terminal.say(note, "yellow")
@@ -102,7 +145,7 @@ def _train(
             f"{config.recipe}: {len(data.train):,} training and {len(data.val):,} evaluation images, "
             f"{len(data.classes)} classes, {config.network.name} at {data.size[0]} x {data.size[1]}, into {folder.path}"
         )
-        trainer = Trainer(config, data, folder, device, interrupt, terminal, trust)
+        trainer = Trainer(config, data, folder, device, interrupt, terminal, trust, start, budget, callbacks)
         try:
             trainer.run(last)
         except Stopped:
@@ -115,14 +158,35 @@ def _train(
         if rank == 0:
             info |= {"accuracy": trainer.progress.accuracies, "train_seconds": round(trainer.progress.seconds, 1)}
             info["unreadable_images"] = sorted(data.unreadable.sentences)
+            info["config"] = settings.to_dict(trainer.config)  # a run of so many minutes has changed its epochs
             folder.write_info(info)
             if config.steps[-1].weights not in FINAL:
                 terminal.say("the last step leaves real weights: nothing here can be packed to bits yet", "yellow")
     if rank == 0:
         from bcnn.train import report  # it draws, and nothing before this needs matplotlib
 
-        report.write(folder)
+        if trainer.last_scores is not None:
+            portrait.write(
+                folder, data, trainer.last_scores, trainer.mistakes, config.crop_size(config.steps[-1]), config.seed
+            )
+        try:
+            report.write(folder)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):  # of records that are not ours
+            terminal.say(f"no report: what was logged in {folder.path} is damaged; the networks are complete", "yellow")
+        if config.pack and config.steps[-1].weights in FINAL:
+            from bcnn.nets import find
+
+            find.pack_found(find.trained(folder.path), folder.path / PACKED)
     return info
+
+
+def show_classes(source: Source) -> None:
+    """On stderr, before anything is read: a wrong folder costs a second, not an hour."""
+    console = Console(stderr=True, highlight=False, markup=False)
+    for line in summary.table(source):
+        console.print(line, soft_wrap=True)
+    for note in (*source.notes, *summary.warnings(source)):
+        console.print(f"data: {note}", style="yellow", soft_wrap=True)
 
 
 def outside(config: TrainConfig) -> set[str]:
@@ -133,7 +197,7 @@ def outside(config: TrainConfig) -> set[str]:
 def check_names(config: TrainConfig, trust: bool) -> None:
     """What the config names must be there before a folder is made that would be in the way of the corrected command."""
     if config.init:
-        checkpoint.find(config.init)
+        begin.find(config.init)
     for teacher in outside(config):
         teachers.check(teacher, trust)
 

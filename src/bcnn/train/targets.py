@@ -31,7 +31,9 @@ class Targets:
         self, logits: Tensor, maps: list[Tensor], x: Tensor, y: Tensor, index: NDArray[np.int64], epoch: int
     ) -> Tensor:
         if self.teacher is None:
-            return F.cross_entropy(logits, y)
+            if self.step.loss == "squared hinge":
+                return losses.squared_hinge(logits, y)
+            return F.cross_entropy(logits, y, label_smoothing=self.step.smoothing)
         if self.stored is not None:
             return losses.distribution_loss(logits, self.stored(epoch, index, str(x.device)))
         targets, teacher_maps = self.teacher(x)

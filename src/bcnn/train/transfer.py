@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from bcnn.errors import UserError
 from bcnn.nets.latent import latent_weights
+from bcnn.plain import shown
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def check_state(state: Mapping[str, Tensor], network: nn.Module, source: str) ->
     if missing := sorted(own.keys() - state.keys()):
         raise UserError(f"{source} lacks {len(missing)} tensors of this network, the first is {missing[0]!r}")
     if unknown := sorted(state.keys() - own.keys()):
-        raise UserError(f"{source} has {len(unknown)} tensors this network has not, the first is {unknown[0]!r}")
+        raise UserError(f"{source} has {len(unknown)} tensors this network has not, the first is {shown(unknown[0])}")
     for name, tensor in own.items():
         if state[name].shape != tensor.shape:
             raise UserError(f"{source}: {name} is {tuple(state[name].shape)}, this network's is {tuple(tensor.shape)}")

@@ -22,6 +22,8 @@ from bcnn.errors import UserError
 Floats = NDArray[np.float32]
 Words = NDArray[np.uint32]
 Indices = NDArray[np.int32]
+Shorts = NDArray[np.int16]
+Values = NDArray[Any]  # of a map: Floats, or Shorts in a program in integers
 Map = int  # the index of the op whose map is read
 Shape = tuple[int, int, int]  # H, W, C of a map
 
@@ -67,6 +69,7 @@ class Op(Part):
     """One op. `KINDS` has every class by its name."""
 
     KINDS: ClassVar[dict[str, type[Op]]] = {}
+    NUMBERS: ClassVar[str] = "float32"  # of the maps it reads and makes: float32, int16, or any
 
     def __init_subclass__(cls) -> None:
         Op.KINDS[cls.__name__] = cls
@@ -75,7 +78,7 @@ class Op(Part):
         """Of the map it makes after maps of `shapes`; fields that do not fit are a `UserError`."""
         raise NotImplementedError
 
-    def run(self, maps: Sequence[Floats]) -> Floats:
+    def run(self, maps: Sequence[Values]) -> Values:
         """Its map, from the maps before it."""
         raise NotImplementedError
 
@@ -89,7 +92,7 @@ class Op(Part):
         return self
 
 
-def replicated(x: Floats, channels: int) -> Floats:
+def replicated(x: Values, channels: int) -> Values:
     """Replication (sec. 4.2.2): channel k of the result is channel k mod C of x."""
     if x.shape[-1] == channels:
         return x

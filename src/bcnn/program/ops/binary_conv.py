@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bcnn.count.counts import Counts
 from bcnn.errors import UserError
@@ -42,6 +44,83 @@ def words(channels: int) -> int:
     return -(-channels // 32)
 
 
+class Dots:
+    """What binary convolutions share, whatever follows their dots: fields that say which signs meet, the dots, the counts."""
+
+    source: Map
+    reads: int  # K: channel k of the source is read as k mod C
+    window: Window
+    groups: int
+    after: tuple[Ending, ...]
+
+    @property
+    def bits(self) -> int:
+        """N: of one dot."""
+        return self.window.taps * (self.reads // self.groups)
+
+    def dots_shape(self, branches: Sequence[Any], made: int, shapes: Sequence[Shape]) -> Shape:
+        """Of the map of dots; fields that do not fit are a `UserError`."""
+        h, w, c = source_shape(self.source, shapes)
+        k, o = reads_channels(self.reads, c), made
+        groups = whole("groups", self.groups, 1, MAX_CHANNELS)
+        if k % groups or o % groups:
+            raise UserError(f"its {groups} groups divide neither or only one of {k} channels read and {o} made")
+        height, width = self.window.size(h, w)
+        if self.bits > MAX_BITS:
+            raise UserError(f"sums {self.bits} signs; a count holds at most {MAX_BITS}")
+        inner = k // groups
+        for p, branch in enumerate(branches):
+            array(f"branch {p}: weight", branch.weight, np.uint32, (o, self.window.taps, words(inner)))
+            _no_tail(f"branch {p}: weight", branch.weight, inner)
+            if branch.pad is not None:
+                array(f"branch {p}: pad", branch.pad, np.uint32, (words(k),))
+                _no_tail(f"branch {p}: pad", branch.pad, k)
+            for part, size in zip(branch.shift, (h, w), strict=True):
+                whole(f"branch {p}: shift", part, -size, size)
+        return height, width, o
+
+    def dots(self, ones: NDArray[np.bool_], branch: Any) -> Floats:
+        """Sums of sign * sign, H',W',O: exact, as all of them are far below 2^24. `ones`: where the sign of a value is +1."""
+        signs = np.where(ones, np.float32(1), np.float32(-1))
+        outside: float | Floats = 0.0
+        if branch.pad is not None:
+            outside = np.where(unpack_bits(branch.pad, self.reads), np.float32(1), np.float32(-1))
+        inner, made = self.reads // self.groups, len(branch.weight) // self.groups
+        weight = np.where(unpack_bits(branch.weight, inner), np.float32(1), np.float32(-1))  # O,T,K/G
+        dy, dx = branch.shift
+        top, left, bottom, right = self.window.padding
+        window = Window(
+            self.window.kernel, self.window.stride, (top - dy, left - dx, bottom + dy, right + dx), self.window.dilation
+        )
+        parts = []
+        views = [np.ascontiguousarray(view) for view in window.views(signs, outside)]
+        for group in range(self.groups):
+            channels, rows = slice(group * inner, (group + 1) * inner), slice(group * made, (group + 1) * made)
+            dot = views[0][..., channels] @ weight[rows, 0].T
+            for tap in range(1, len(views)):
+                dot = dot + views[tap][..., channels] @ weight[rows, tap].T
+            parts.append(dot)
+        return np.concatenate(parts, axis=-1)
+
+    def dots_counts(self, branches: int, shape: Shape, shapes: Sequence[Shape]) -> Counts:
+        made = pixels(shape) * shape[2]
+        p, read = branches, pixels(shapes[self.source]) * self.reads
+        own = Counts(
+            binary_params=p * shape[2] * self.bits,
+            real_params=p * (self.reads + 2 * shape[2]),
+            binary_macs=p * made * self.bits,
+            adds=p * (read + made) + (p - 1) * made,  # bias, offset, sum of the branches
+            mults=p * made,
+            signs=p * read,
+        )
+        return own + count_endings(self.after, shape)
+
+
+def check_branches(branches: Any) -> None:
+    if not isinstance(branches, tuple) or not 1 <= len(branches) <= MAX_BRANCHES:
+        raise UserError(f"has {len(branches)} branches; between 1 and {MAX_BRANCHES} are allowed")
+
+
 @dataclass(frozen=True, eq=False)
 class Branch(Part):
     """One residual of a convolution module (Fig. 4), bias, sign, convolution and batch norm folded:
@@ -65,7 +144,7 @@ class Branch(Part):
 
 
 @dataclass(frozen=True, eq=False)
-class BinaryConv(Op):
+class BinaryConv(Dots, Op):
     """v = (n_0 * scale_0 + offset_0) + (n_1 * scale_1 + offset_1) + ... over the branches, left to right; then the endings.
 
     A convolution module (Fig. 4) is one with an `Add` of its own source first in `after`. A fully connected layer is one whose
@@ -79,36 +158,15 @@ class BinaryConv(Op):
     groups: int = 1
     after: tuple[Ending, ...] = ()
 
-    @property
-    def bits(self) -> int:
-        """N: of one dot."""
-        return self.window.taps * (self.reads // self.groups)
-
     def shape(self, shapes: Sequence[Shape]) -> Shape:
-        h, w, c = source_shape(self.source, shapes)
-        k = reads_channels(self.reads, c)
-        if not isinstance(self.branches, tuple) or not 1 <= len(self.branches) <= MAX_BRANCHES:
-            raise UserError(f"has {len(self.branches)} branches; between 1 and {MAX_BRANCHES} are allowed")
+        check_branches(self.branches)
         o = vector("scale", self.branches[0].scale)
-        groups = whole("groups", self.groups, 1, MAX_CHANNELS)
-        if k % groups or o % groups:
-            raise UserError(f"its {groups} groups divide neither or only one of {k} channels read and {o} made")
-        height, width = self.window.size(h, w)
-        if self.bits > MAX_BITS:
-            raise UserError(f"sums {self.bits} signs; a count holds at most {MAX_BITS}")
-        inner = k // groups
+        shape = self.dots_shape(self.branches, o, shapes)
         for p, branch in enumerate(self.branches):
-            floats(f"branch {p}: threshold", branch.threshold, (k,))
+            floats(f"branch {p}: threshold", branch.threshold, (self.reads,))
             floats(f"branch {p}: scale", branch.scale, (o,))
             floats(f"branch {p}: offset", branch.offset, (o,))
-            array(f"branch {p}: weight", branch.weight, np.uint32, (o, self.window.taps, words(inner)))
-            _no_tail(f"branch {p}: weight", branch.weight, inner)
-            if branch.pad is not None:
-                array(f"branch {p}: pad", branch.pad, np.uint32, (words(k),))
-                _no_tail(f"branch {p}: pad", branch.pad, k)
-            for part, size in zip(branch.shift, (h, w), strict=True):
-                whole(f"branch {p}: shift", part, -size, size)
-        return check_endings(self.after, (height, width, o), shapes)
+        return check_endings(self.after, shape, shapes)
 
     def run(self, maps: Sequence[Floats]) -> Floats:
         x = replicated(maps[self.source], self.reads)
@@ -119,41 +177,11 @@ class BinaryConv(Op):
         return finish(v, self.after, maps)
 
     def mismatches(self, x: Floats, branch: Branch) -> Floats:
-        """n = (N - dot) / 2, H',W',O: exact, as all sums of signs are far below 2^24."""
-        signs = np.where(x >= branch.threshold, np.float32(1), np.float32(-1))
-        outside: float | Floats = 0.0
-        if branch.pad is not None:
-            outside = np.where(unpack_bits(branch.pad, self.reads), np.float32(1), np.float32(-1))
-        inner, made = self.reads // self.groups, branch.scale.size // self.groups
-        weight = np.where(unpack_bits(branch.weight, inner), np.float32(1), np.float32(-1))  # O,T,K/G
-        dy, dx = branch.shift
-        top, left, bottom, right = self.window.padding
-        window = Window(
-            self.window.kernel, self.window.stride, (top - dy, left - dx, bottom + dy, right + dx), self.window.dilation
-        )
-        parts = []
-        views = [np.ascontiguousarray(view) for view in window.views(signs, outside)]
-        for group in range(self.groups):
-            channels, rows = slice(group * inner, (group + 1) * inner), slice(group * made, (group + 1) * made)
-            dot = views[0][..., channels] @ weight[rows, 0].T
-            for tap in range(1, len(views)):
-                dot = dot + views[tap][..., channels] @ weight[rows, tap].T
-            parts.append(dot)
-        return (np.float32(self.bits) - np.concatenate(parts, axis=-1)) * np.float32(0.5)
+        """n = (N - dot) / 2, H',W',O."""
+        return (np.float32(self.bits) - self.dots(x >= branch.threshold, branch)) * np.float32(0.5)
 
     def counts(self, shapes: Sequence[Shape]) -> Counts:
-        shape = self.shape(shapes)
-        made = pixels(shape) * shape[2]
-        p, read = len(self.branches), pixels(shapes[self.source]) * self.reads
-        branches = Counts(
-            binary_params=p * shape[2] * self.bits,
-            real_params=p * (self.reads + 2 * shape[2]),
-            binary_macs=p * made * self.bits,
-            adds=p * (read + made) + (p - 1) * made,  # bias, offset, sum of the branches
-            mults=p * made,
-            signs=p * read,
-        )
-        return branches + count_endings(self.after, shape)
+        return self.dots_counts(len(self.branches), self.shape(shapes), shapes)
 
     def absolute(self, more: Floats) -> Op:
         branches = []

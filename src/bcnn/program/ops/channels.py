@@ -16,6 +16,8 @@ from bcnn.program.ops.base import MAX_SIDE, Floats, Indices, Map, Op, Shape, arr
 class Concat(Op):
     """Maps of one height and width, their channels behind each other."""
 
+    NUMBERS = "any"
+
     sources: tuple[Map, ...]
 
     def shape(self, shapes: Sequence[Shape]) -> Shape:
@@ -36,6 +38,8 @@ class Concat(Op):
 @dataclass(frozen=True, eq=False)
 class Select(Op):
     """Channel o is channel index[o] of the source: a slice, a shuffle, any order."""
+
+    NUMBERS = "any"
 
     source: Map
     index: Indices  # [O]
@@ -58,6 +62,8 @@ class Select(Op):
 @dataclass(frozen=True, eq=False)
 class Upsample(Op):
     """Nearest: pixel (y, x) is pixel (y // factor[0], x // factor[1]) of the source."""
+
+    NUMBERS = "any"
 
     source: Map
     factor: tuple[int, int]

@@ -14,13 +14,14 @@ import numpy as np
 
 from bcnn.count.counts import Counts
 from bcnn.errors import UserError
-from bcnn.program.ops.base import Floats, Map, Part, Shape, floats, replicated, source_shape, whole
+from bcnn.program.ops.base import Floats, Map, Part, Shape, Values, floats, replicated, source_shape, whole
 
 
 class Ending(Part):
     """One step. `KINDS` has every class by its name."""
 
     KINDS: ClassVar[dict[str, type[Ending]]] = {}
+    NUMBERS: ClassVar[str] = "float32"  # see Op.NUMBERS
 
     def __init_subclass__(cls) -> None:
         Ending.KINDS[cls.__name__] = cls
@@ -28,7 +29,7 @@ class Ending(Part):
     def check(self, shape: Shape, shapes: Sequence[Shape]) -> None:
         """Whether it fits a map of `shape`, after maps of `shapes`; a `UserError` if not."""
 
-    def apply(self, v: Floats, maps: Sequence[Floats]) -> Floats:
+    def apply(self, v: Values, maps: Sequence[Values]) -> Values:
         raise NotImplementedError
 
     def counts(self, shape: Shape) -> Counts:
@@ -139,8 +140,10 @@ class PReLU(Ending):
 class ReLU(Ending):
     """v, or 0 where v < 0."""
 
+    NUMBERS = "any"
+
     def apply(self, v: Floats, maps: Sequence[Floats]) -> Floats:
-        return np.where(v < 0, np.float32(0), v)
+        return np.where(v < 0, v.dtype.type(0), v)
 
     def counts(self, shape: Shape) -> Counts:
         return Counts(prelus=shape[0] * shape[1] * shape[2])
@@ -237,7 +240,7 @@ def check_endings(after: Sequence[Ending], shape: Shape, shapes: Sequence[Shape]
     return shape
 
 
-def finish(v: Floats, after: Sequence[Ending], maps: Sequence[Floats]) -> Floats:
+def finish(v: Values, after: Sequence[Ending], maps: Sequence[Values]) -> Values:
     for ending in after:
         v = ending.apply(v, maps)
     return v

@@ -9,7 +9,7 @@ import numpy as np
 
 from bcnn.count.counts import Counts
 from bcnn.errors import UserError
-from bcnn.program.ops.base import Floats, Map, Op, Shape, source_shape, whole
+from bcnn.program.ops.base import Floats, Map, Op, Shape, Values, source_shape, whole
 from bcnn.program.ops.window import Window, pixels
 
 
@@ -49,6 +49,8 @@ class AvgPool(Op):
 class MaxPool(Op):
     """The largest value of the taps on the map: v = the first in raster order, then x where x > v."""
 
+    NUMBERS = "any"
+
     source: Map
     window: Window
 
@@ -58,8 +60,10 @@ class MaxPool(Op):
         _every_window_touches(self.window, h, w)
         return height, width, c
 
-    def run(self, maps: Sequence[Floats]) -> Floats:
-        first, *others = self.window.views(maps[self.source], -np.inf)
+    def run(self, maps: Sequence[Values]) -> Values:
+        x = maps[self.source]
+        least = -32768 if x.dtype == np.int16 else -np.inf
+        first, *others = self.window.views(x, least)
         v = first
         for view in others:
             v = np.where(view > v, view, v)

@@ -119,9 +119,12 @@ class Linear(Op):
 class Pointwise(Op):
     """A map with endings and nothing before them: batch norm, PReLU, sums and products of maps that no other op can end with."""
 
+    NUMBERS = "any"
+
     source: Map
     reads: int
     after: tuple[Ending, ...]
+    fraction: int | None = None  # of an integer program's map, if not that of the source
 
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         h, w, c = source_shape(self.source, shapes)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bcnn.errors import UserError
-from bcnn.program.ops.base import MAX_SIDE, Floats, Part, Shape, whole
+from bcnn.program.ops.base import MAX_SIDE, Floats, Part, Shape, Values, whole
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Window(Part):
             sizes.append((padded - self.extent(side)) // self.stride[side] + 1)
         return sizes[0], sizes[1]
 
-    def views(self, x: Floats, outside: float | Floats) -> Iterator[Floats]:
+    def views(self, x: Values, outside: float | Values) -> Iterator[Values]:
         """x, H,W,C, at every tap in raster order; `outside` is what a pixel outside the map has, for all channels or each."""
         height, width = self.size(*x.shape[:2])
         top, left, bottom, right = self.padding

@@ -1,0 +1,204 @@
+// Binary convolution of integer programs: bits and counts as in binary.inl, and what follows in 16 bits. A line of 32
+// channels at a time, which is one or two registers.
+//
+//   1. dot = N - 2 n, so dot << up = (N << up) - (n << (up + 1)): both sides wrap around alike, and the result fits.
+//   2. v = R(dot << up, scale) (+) offset.
+//   3. Missing taps change N << up to another constant of the channel: `constant` has one for each class of pixels.
+
+// x > limit of a row, as words: bit c % 32 of word c // 32.
+static void short_sign_words(const int16_t* x, View v, int pixels, const int16_t* limit, int words, uint32_t* out) {
+    uint8_t* const bits = (uint8_t*)out;
+    for (int j = 0, c = 0; j < words * 32 / short_lanes; j++) {
+        const Shorts t = load(limit + j * short_lanes);
+        const int16_t* const from = x + place_of<int16_t>(v, c);
+        uint8_t* to = bits + j * (short_lanes / 8);
+        for (int p = 0; p < pixels; p++, to += 4 * words) {
+            const unsigned mask = above(load(from + size_t(p) * kShortLine), t);
+            __builtin_memcpy(to, &mask, short_lanes / 8);
+        }
+        c = wrapped(c + short_lanes, v.period);
+    }
+}
+
+// Where `fixed_finish` reads and writes, at the first pixel of a run and the first channel of a line.
+template <class Count>
+struct FixedFinish {
+    const Count* n[2];
+    const int16_t *constant[2], *scale[2], *offset[2];
+    int up[2];
+    const int16_t* add[3];
+    ptrdiff_t add_next[3];  // from the first register's channels to the second's
+    int16_t* out;
+    int pixels;
+};
+
+// adds, prelu, then: see FixedEnd.
+template <class Count, bool by_byte, bool sure, int sum, int adds, int prelu, int then>
+static void fixed_finish(const FixedFinish<Count>& f, const FixedEnd& end, int channel) {
+    constexpr int B = sum == two_branches ? 2 : 1, V = line_registers;
+    Shorts constant[B][V], scale[B][V], offset[B][V], bend[V], limit[V], low[V];
+    for (int j = 0; j < V; j++) {
+        for (int b = 0; b < B; b++) {
+            constant[b][j] = load(f.constant[b] + j * short_lanes);
+            scale[b][j] = load(f.scale[b] + j * short_lanes);
+            offset[b][j] = load(f.offset[b] + j * short_lanes);
+        }
+        bend[j] = prelu ? load(end.bend + channel + j * short_lanes) : offset[0][j];
+        limit[j] = then == 1 ? load(end.limit + channel + j * short_lanes) : offset[0][j];
+        low[j] = subtract(broadcast_short(0), limit[j]);
+    }
+    const Shorts least_bent = broadcast_short(-(32768 >> end.bend_up));
+    const Count *n = f.n[0], *second = f.n[B - 1];
+    const int16_t* add_from[3] = {f.add[0], f.add[1], f.add[2]};
+    int16_t* out = f.out;
+    const auto term = [&](const Count* counted, int b, int j) __attribute__((always_inline)) {
+        const Shorts dot = subtract(constant[b][j], shifted_counts<by_byte>(counted, j, f.up[b] + 1));
+        const Shorts made = product(dot, scale[b][j]);
+        return sure ? add(made, offset[b][j]) : plus(made, offset[b][j]);
+    };
+    for (int p = 0; p < f.pixels; p++) {
+        for (int j = 0; j < V; j++) {
+            Shorts v = term(n, 0, j);
+            if (sum == one_more) v = plus(load(out + j * short_lanes), v);
+            if (sum == two_branches) v = plus(v, term(second, B - 1, j));
+            if (adds > 0) v = plus(v, load(add_from[0] + j * f.add_next[0]));
+            if (adds > 1) v = plus(v, load(add_from[1] + j * f.add_next[1]));
+            if (prelu == 1) v = straight(v, bend[j]);
+            if (prelu == 2) v = bent(v, bend[j], end.bend_up, least_bent);
+            if (then == 1) v = shift_up(smaller(larger(v, low[j]), limit[j]), end.shift_up);
+            if (then == 2) v = plus(v, load(add_from[2] + j * f.add_next[2]));
+            store(out + j * short_lanes, v);
+        }
+        n += kPad;
+        second += kPad;
+        for (int i = 0; i < 3; i++) add_from[i] += kShortLine;
+        out += kShortLine;
+    }
+}
+
+template <class Count>
+using FixedPass = void (*)(const FixedFinish<Count>&, const FixedEnd&, int);
+
+template <class Count, bool by_byte, bool sure>
+struct FixedPasses {  // fixed_finish for every sum and ending; two branches at a time where it pays
+    FixedPass<Count> of[3][3][3][3];
+    constexpr FixedPasses() : of() {
+        fill<one_branch>();
+        if constexpr (sure) fill<two_branches>();
+        fill<one_more>();
+    }
+    template <int sum>
+    constexpr void fill() {
+        fill_adds<sum, 0>();
+        fill_adds<sum, 1>();
+        fill_adds<sum, 2>();
+    }
+    template <int sum, int adds>
+    constexpr void fill_adds() {
+        of[sum][adds][0][0] = fixed_finish<Count, by_byte, sure, sum, adds, 0, 0>;
+        fill_prelu<sum, adds, 1>();
+        fill_prelu<sum, adds, 2>();
+    }
+    template <int sum, int adds, int prelu>
+    constexpr void fill_prelu() {
+        of[sum][adds][prelu][0] = fixed_finish<Count, by_byte, sure, sum, adds, prelu, 0>;
+        if constexpr (adds < 2) fill_then<sum, adds, prelu>();
+    }
+    template <int sum, int adds, int prelu>
+    constexpr void fill_then() {
+        of[sum][adds][prelu][1] = fixed_finish<Count, by_byte, sure, sum, adds, prelu, 1>;
+        of[sum][adds][prelu][2] = fixed_finish<Count, by_byte, sure, sum, adds, prelu, 2>;
+    }
+};
+
+// A run of pixels that miss the same taps, up to 64 channels from c on.
+template <class Count, bool by_byte, bool sure>
+BCNN_NOINLINE void fixed_finish_run(const FixedBinaryConvData& d, const FixedBinaryConvStep& s, int p0, int pixels,
+                                    int c, int b, int branches, Count* const* n, const int* which) {
+    static constexpr FixedPasses<Count, by_byte, sure> passes;
+    const bool last = b + branches == d.branches;
+    const auto& by_sum = passes.of[branches == 2 ? two_branches : b ? one_more : one_branch];
+    const auto pass = last ? by_sum[d.end.adds][d.end.prelu][d.end.then] : by_sum[0][0][0];
+    FixedFinish<Count> f;
+    f.pixels = pixels;
+    for (int at = c; at < least(c + kPad, d.o); at += kShortLine) {
+        for (int i = 0; i < branches; i++) {
+            const FixedBranchData& branch = d.branch[b + i];
+            f.n[i] = n[i] + (at - c);
+            f.constant[i] = branch.constant + size_t(which[i]) * size_t(padded_to(d.o)) + at;
+            f.scale[i] = branch.scale + at;
+            f.offset[i] = branch.offset + at;
+            f.up[i] = branch.up;
+        }
+        for (int i = 0; i < 3; i++) {
+            const View v = s.add_view[i];
+            const int in = at % v.period, next = wrapped(in + short_lanes, v.period);
+            f.add[i] = s.add[i] + size_t(p0) * kShortLine + place_of<int16_t>(v, in);
+            f.add_next[i] = place_of<int16_t>(v, next) - place_of<int16_t>(v, in);
+        }
+        f.out = s.out + size_t(p0) * kShortLine + place_of<int16_t>(s.out_view, at);
+        pass(f, d.end, at);
+    }
+}
+
+template <class Count, bool by_byte, bool sure, bool taps>
+static void fixed_conv_counting(const FixedBinaryConvData& d, const FixedBinaryConvStep& s) {
+    Count* const n[2] = {(Count*)s.scratch, (Count*)s.scratch + kBlock * kPad};
+    uint8_t* const words = s.scratch + 2 * kBlock * kPad * sizeof(Wide);
+    uint8_t* const bits = words + 2 * words_bytes(d.gather);
+    const size_t block_bits = branch_bits(d);
+    const int made = taps ? d.o / d.gather.groups : d.o;
+    for (int p0 = 0; p0 < s.pixels; p0 += d.block) {
+        const int pixels = least(d.block, s.pixels - p0);
+        for (int b0 = 0; b0 < d.branches; b0 += kBranches) {
+            const int b1 = least(b0 + kBranches, d.branches);
+            for (int b = b0; b < b1; b++) {
+                uint8_t* const to = bits + (b - b0) * block_bits;
+                if (taps)
+                    gather_block(d, s.taps[b], p0, pixels, words, to);
+                else
+                    short_sign_pack(s.x + size_t(p0) * kShortLine, pixels, s.x_view, d.branch[b].above, to, d.bits);
+            }
+            for (int c = s.channel_begin; c < s.channel_end; c += kPad) {
+                const size_t skip = taps ? size_t(c / made) * size_t(d.block / together) * d.bits : 0;
+                for (int b = b0; b < b1;) {
+                    const int branches = b || !sure ? 1 : least(2, b1 - b);
+                    for (int i = 0; i < branches; i++) {
+                        const uint8_t* const from = bits + (b + i - b0) * block_bits;
+                        if (taps && d.plain)
+                            count_plain(d, d.branch[b + i].weight, from, pixels, c, n[i]);
+                        else
+                            count(d, d.branch[b + i].weight, from + skip, pixels, c, n[i]);
+                    }
+                    const auto classes = [&](int p, int* which) {
+                        for (int i = 0; i < branches; i++)
+                            which[i] = taps ? class_of(d.gather, s.taps[b + i], p0 + p) : 0;
+                    };
+                    for (int first = 0, last; first < pixels; first = last) {
+                        int which[2] = {0, 0}, next[2] = {0, 0};
+                        classes(first, which);
+                        for (last = taps ? first + 1 : pixels; last < pixels; last++) {
+                            classes(last, next);
+                            if (next[0] != which[0] || next[1] != which[1]) break;
+                        }
+                        Count* const run[2] = {n[0] + first * kPad, n[1] + first * kPad};
+                        fixed_finish_run<Count, by_byte, sure>(d, s, p0 + first, last - first, c, b, branches, run,
+                                                               which);
+                    }
+                    b += branches;
+                }
+            }
+        }
+    }
+}
+
+template <bool taps>
+BCNN_INLINE void fixed_conv_of(const FixedBinaryConvData& d, const FixedBinaryConvStep& s) {
+    if constexpr (sizeof(Narrow) == 1) {  // else counts are never narrow
+        if (d.narrow && d.sure && d.by_byte && !d.plain) return fixed_conv_counting<Narrow, true, true, taps>(d, s);
+        if (d.narrow && !d.plain) return fixed_conv_counting<Narrow, false, false, taps>(d, s);
+    }
+    (d.sure ? fixed_conv_counting<Wide, false, true, taps> : fixed_conv_counting<Wide, false, false, taps>)(d, s);
+}
+static void fixed_binary_conv(const FixedBinaryConvData& d, const FixedBinaryConvStep& s) { fixed_conv_of<false>(d, s); }
+static void fixed_bit_conv(const FixedBinaryConvData& d, const FixedBinaryConvStep& s) { fixed_conv_of<true>(d, s); }

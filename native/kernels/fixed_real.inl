@@ -1,0 +1,295 @@
+// Real ops of integer programs: depth wise and other convolutions, pools.
+
+alignas(64) static const int16_t no_shorts[kShortLine] = {};
+
+// --- depth wise 3 x 3, see depthwise_tile ----------------------------------------------------------------------------
+
+template <bool sure>
+BCNN_INLINE Shorts plus_if_needed(Shorts a, Shorts b) {
+    return sure ? add(a, b) : plus(a, b);
+}
+
+template <int S, int P, int y0, int y1, bool sure>
+BCNN_INLINE void fixed_depthwise_tile(const int16_t* const rows[3], ptrdiff_t from, bool outside_left,
+                                      bool outside_right, const int16_t* w, Shorts offset, Shorts bend, int bend_up,
+                                      int16_t* out) {
+    constexpr int columns = (P - 1) * S + 3;
+    Shorts v[P];
+    for (int p = 0; p < P; p++) v[p] = offset;
+    for (int ky = y0; ky < y1; ky++) {
+        Shorts column[columns];
+        column[0] = load(outside_left ? no_shorts : rows[ky] + from);
+        for (int i = 1; i + 1 < columns; i++) column[i] = load(rows[ky] + from + i * kShortLine);
+        column[columns - 1] = load(outside_right ? no_shorts : rows[ky] + from + (columns - 1) * kShortLine);
+        for (int kx = 0; kx < 3; kx++) {
+            const Shorts weight = load(w + (ky * 3 + kx) * short_lanes);
+            for (int p = 0; p < P; p++)
+                v[p] = in_order(plus_if_needed<sure>(v[p], product(weight, column[p * S + kx])));
+        }
+    }
+    if (bend_up == 0) {
+        for (int p = 0; p < P; p++) store(out + p * kShortLine, straight(v[p], bend));
+    } else {
+        const Shorts least_bent = broadcast_short(-(32768 >> bend_up));
+        for (int p = 0; p < P; p++) store(out + p * kShortLine, bent(v[p], bend, bend_up, least_bent));
+    }
+}
+
+template <int S, int y0, int y1, bool sure>
+static void fixed_depthwise_row(const FixedDepthwiseData& d, const int16_t* const* rows, View v, int j, int c,
+                                int16_t* out, View out_view, int width) {
+    constexpr int columns = 56;
+    constexpr int largest = S == 1 ? 7 : S == 2 ? 4 : 1;
+    const int stride = S ? S : d.stride, tile = width >= largest ? largest : 1;
+    const int end = least(j + line_registers, (d.k + short_lanes - 1) / short_lanes);
+    for (int x0 = 0; x0 < width; x0 += columns)
+        for (int i = j, at = c; i < end; i++, at = wrapped(at + short_lanes, v.period)) {
+            const int16_t* from[3];
+            for (int ky = y0; ky < y1; ky++) from[ky] = rows[ky] + place_of<int16_t>(v, at);
+            const int16_t* const w = d.weight + i * 9 * short_lanes;
+            const Shorts offset = load(d.offset + i * short_lanes), bend = load(d.bend + i * short_lanes);
+            int16_t* const to = out + place_of<int16_t>(out_view, i * short_lanes);
+            for (int done = x0; done < least(x0 + columns, width); done += tile) {
+                const int x = least(done, width - tile);
+                const bool left = x == 0, right = (x + tile - 1) * stride + 1 >= d.width;
+                const ptrdiff_t first = ptrdiff_t(x * stride - 1) * kShortLine;
+                if (tile == largest)
+                    fixed_depthwise_tile<S, largest, y0, y1, sure>(from, first, left, right, w, offset, bend,
+                                                                   d.bend_up, to + x * kShortLine);
+                else
+                    fixed_depthwise_tile<S, 1, y0, y1, sure>(from, first, left, right, w, offset, bend, d.bend_up,
+                                                             to + x * kShortLine);
+            }
+        }
+}
+
+template <int S, bool sure>
+static void fixed_depthwise_by(const FixedDepthwiseData& d, const int16_t* const* rows, View v, int16_t* out,
+                               View out_view, int width, int height) {
+    for (int j = 0, c = 0; j * short_lanes < d.k; j += line_registers) {
+        for (int y = 0; y < height; y++) {
+            const int16_t* const* const from = rows + y * d.stride;
+            const auto row = from[0] ? (from[2] ? fixed_depthwise_row<S, 0, 3, sure> : fixed_depthwise_row<S, 0, 2, sure>)
+                                     : (from[2] ? fixed_depthwise_row<S, 1, 3, sure> : fixed_depthwise_row<S, 1, 2, sure>);
+            row(d, from, v, j, c, out + size_t(y) * width * kShortLine, out_view, width);
+        }
+        for (int i = 0; i < line_registers; i++) c = wrapped(c + short_lanes, v.period);
+    }
+}
+
+static void fixed_depthwise3x3(const FixedDepthwiseData& d, const int16_t* const* rows, View v, int16_t* out,
+                               View out_view, int width, int height) {
+    const auto by = d.sure ? (d.stride == 1   ? fixed_depthwise_by<1, true>
+                              : d.stride == 2 ? fixed_depthwise_by<2, true>
+                                              : fixed_depthwise_by<0, true>)
+                           : (d.stride == 1   ? fixed_depthwise_by<1, false>
+                              : d.stride == 2 ? fixed_depthwise_by<2, false>
+                                              : fixed_depthwise_by<0, false>);
+    by(d, rows, v, out, out_view, width, height);
+}
+
+// --- any convolution -------------------------------------------------------------------------------------------------
+
+static void fixed_conv_depthwise(const FixedConvData& d, const int16_t* const* rows, View v, int16_t* out,
+                                 View out_view, int begin, int end) {
+    const int taps = d.kernel_height * d.kernel_width;
+    for (int o = begin; o < least(end, d.o); o += short_lanes) {
+        const ptrdiff_t at = place_of<int16_t>(v, o % v.period);
+        const int16_t* const w = d.weight + size_t(o) * size_t(taps);
+        int16_t* to = out + place_of<int16_t>(out_view, o);
+        for (int x = 0; x < d.out_width; x++, to += kShortLine) {
+            const Inside in = taps_inside(d, x);
+            Shorts sum = load(d.offset + o);
+            for (int ky = 0; ky < d.kernel_height; ky++) {
+                if (!rows[ky]) continue;
+                for (int kx = in.begin; kx < in.end; kx++) {
+                    const int16_t* const from =
+                        rows[ky] + ptrdiff_t(x * d.stride - d.left + kx * d.dilation) * kShortLine + at;
+                    sum = plus(sum, product(load(from), load(w + (ky * d.kernel_width + kx) * short_lanes)));
+                }
+            }
+            store(to, sum);
+        }
+    }
+}
+
+// Sums of channels o and up, to 16 bits.
+BCNN_INLINE void narrow_sums(const FixedConvData& d, const int32_t* sums, int o, int16_t* to) {
+    for (int i = 0; i < short_lanes; i++) {
+        const int v = (sums[i] + d.half[o + i]) >> d.down[o + i];
+        to[i] = int16_t(v > 32767 ? 32767 : v < -32768 ? -32768 : v);
+    }
+}
+
+// P pixels from x on and a register of output channels: pairs of neighbours of the input are one number for all of
+// them. Behind an odd channel is another one, or nothing; its weight is 0.
+template <int P>
+BCNN_INLINE void fixed_conv_tile(const FixedConvData& d, const int16_t* const* rows, View v, int x, Inside in,
+                                 const int16_t* weight, int16_t* to, int o) {
+    const int pairs = (d.k + 1) / 2;
+    Ints sum[P][2];
+    for (int p = 0; p < P; p++)
+        for (int j = 0; j < 2; j++) sum[p][j] = load_ints(d.sums + o + j * int_lanes);
+    for (int ky = 0; ky < d.kernel_height; ky++) {
+        if (!rows[ky]) continue;
+        for (int kx = in.begin; kx < in.end; kx++) {
+            const int16_t* w = weight + size_t(ky * d.kernel_width + kx) * size_t(pairs) * (2 * short_lanes);
+            const int16_t* const pixel = rows[ky] + ptrdiff_t(x * d.stride - d.left + kx * d.dilation) * kShortLine;
+            for (int c = 0, at = 0; c < d.k;) {  // runs of channels that are neighbours in memory
+                const int run = least(least(kShortLine - at % kShortLine, d.channels - at), d.k - c);
+                const int16_t* const from = pixel + place_of<int16_t>(v, at);
+                for (int i = 0; i < run; i += 2, w += 2 * short_lanes)
+                    for (int p = 0; p < P; p++) {
+                        const Pair value = load_pair(from + ptrdiff_t(p) * d.stride * kShortLine + i);
+                        for (int j = 0; j < 2; j++) sum[p][j] = add_products(sum[p][j], value, w + j * short_lanes);
+                    }
+                c += run;
+                at = wrapped(at + run, d.channels);
+            }
+        }
+    }
+    for (int p = 0; p < P; p++) {
+        int32_t sums[short_lanes];
+        for (int j = 0; j < 2; j++) store_ints(sums + j * int_lanes, sum[p][j]);
+        narrow_sums(d, sums, o, to + p * kShortLine);
+    }
+}
+
+static void fixed_conv_dense(const FixedConvData& d, const int16_t* const* rows, View v, int16_t* out, View out_view,
+                             int begin, int end) {
+    constexpr int P = 4;
+    const size_t block = size_t(d.kernel_height * d.kernel_width) * size_t((d.k + 1) / 2) * (2 * short_lanes);
+    for (int o = begin; o < least(end, d.o); o += short_lanes) {
+        const int16_t* const w = d.weight + size_t(o / short_lanes) * block;
+        int16_t* const to = out + place_of<int16_t>(out_view, o);
+        for (int x = 0; x < d.out_width;) {
+            const Inside in = taps_inside(d, x);
+            const bool whole = in.begin == 0 && in.end == d.kernel_width;
+            const int last = x + P - 1;
+            const bool tile =
+                whole && last < d.out_width && last * d.stride - d.left + (d.kernel_width - 1) * d.dilation < d.width;
+            if (tile) {
+                fixed_conv_tile<P>(d, rows, v, x, in, w, to + x * kShortLine, o);
+                x += P;
+            } else {
+                fixed_conv_tile<1>(d, rows, v, x, in, w, to + x * kShortLine, o);
+                x++;
+            }
+        }
+    }
+}
+
+// Groups, and channels that are no pairs: one channel at a time.
+static void fixed_conv_scattered(const FixedConvData& d, const int16_t* const* rows, View v, int16_t* out,
+                                 View out_view, int begin, int end) {
+    const int inner = d.k / d.groups, made = d.o / d.groups;
+    for (int o = begin; o < least(end, d.o); o++) {
+        const int first = o / made * inner;
+        for (int x = 0; x < d.out_width; x++) {
+            const Inside in = taps_inside(d, x);
+            int sum = d.sums[o];
+            for (int ky = 0; ky < d.kernel_height; ky++) {
+                if (!rows[ky]) continue;
+                for (int kx = in.begin; kx < in.end; kx++) {
+                    const int16_t* const pixel =
+                        rows[ky] + ptrdiff_t(x * d.stride - d.left + kx * d.dilation) * kShortLine;
+                    const int16_t* w = d.weight + size_t(ky * d.kernel_width + kx) * size_t(inner) * size_t(d.o) + o;
+                    for (int c = 0; c < inner; c++, w += d.o)
+                        sum += int(pixel[place_of<int16_t>(v, (first + c) % d.channels)]) * int(*w);
+                }
+            }
+            out[place_of<int16_t>(out_view, o) + ptrdiff_t(x) * kShortLine] =
+                saturated((sum + d.half[o]) >> d.down[o]);
+        }
+    }
+}
+
+static void fixed_conv(FixedConvKind kind, const FixedConvData& d, const int16_t* const* rows, View v, int16_t* out,
+                       View out_view, int begin, int end) {
+    const auto by = kind == FixedConvKind::depthwise ? fixed_conv_depthwise
+                    : kind == FixedConvKind::dense   ? fixed_conv_dense
+                                                     : fixed_conv_scattered;
+    by(d, rows, v, out, out_view, begin, end);
+}
+
+// --- pools -----------------------------------------------------------------------------------------------------------
+
+static void fixed_pool(const PoolData& d, const int16_t* const* rows, View v, int channels, int16_t* out,
+                       View out_view) {
+    int rows_inside = 0;
+    for (int ky = 0; ky < d.kernel_height; ky++) rows_inside += rows[ky] != nullptr;
+    for (int c = 0; c < channels; c += short_lanes) {
+        const ptrdiff_t at = place_of<int16_t>(v, c);
+        int16_t* to = out + place_of<int16_t>(out_view, c);
+        for (int x = 0; x < d.out_width; x++, to += kShortLine) {
+            const Inside in = taps_inside(d, x);
+            Shorts largest = broadcast_short(-32768);
+            int64_t sums[short_lanes] = {};
+            for (int ky = 0; ky < d.kernel_height; ky++) {
+                if (!rows[ky]) continue;
+                for (int kx = in.begin; kx < in.end; kx++) {
+                    const int16_t* const from =
+                        rows[ky] + ptrdiff_t(x * d.stride - d.left + kx * d.dilation) * kShortLine + at;
+                    if (d.max)
+                        largest = larger(largest, load(from));
+                    else
+                        for (int i = 0; i < short_lanes; i++) sums[i] += from[i];
+                }
+            }
+            if (d.max) {
+                store(to, largest);
+                continue;
+            }
+            const int64_t counted = d.inside ? int64_t(rows_inside) * (in.end - in.begin)
+                                             : int64_t(d.kernel_height) * d.kernel_width;
+            for (int i = 0; i < short_lanes; i++) to[i] = mean_of(sums[i], counted);
+        }
+    }
+}
+
+// (a + b + c + d + 2) >> 2 in 16 bits.
+//   1. a + b = 2 s + e with s = (a & b) + ((a ^ b) >> 1) and e the last bit of a ^ b; c + d = 2 t + f likewise.
+//   2. (2 (s + t) + e + f + 2) >> 2 = (s + t + 1 + (e & f)) >> 1.
+//   3. (s + t + 1) >> 1 = (s & t) + ((s ^ t) >> 1) + ((s ^ t) & 1); e & f adds one more where s + t is even, so the last
+//      term becomes ((s ^ t) | (e & f)) & 1.
+static void fixed_avg_pool_2x2(const int16_t* const* rows, View v, int channels, int16_t* out, View out_view,
+                               int width) {
+    const Shorts one = broadcast_short(1);
+    for (int c = 0; c < channels; c += short_lanes) {
+        const int16_t *upper = rows[0] + place_of<int16_t>(v, c), *lower = rows[1] + place_of<int16_t>(v, c);
+        int16_t* to = out + place_of<int16_t>(out_view, c);
+        for (int x = 0; x < width; x++, upper += 2 * kShortLine, lower += 2 * kShortLine, to += kShortLine) {
+            const Shorts a = load(upper), b = load(upper + kShortLine), p = load(lower), q = load(lower + kShortLine);
+            const Shorts e = differing_bits(a, b), f = differing_bits(p, q);
+            const Shorts s = add(both_bits(a, b), shift_down(e, 1)), t = add(both_bits(p, q), shift_down(f, 1));
+            const Shorts g = differing_bits(s, t);
+            const Shorts last = both_bits(either_bits(g, both_bits(e, f)), one);
+            store(to, add(add(both_bits(s, t), shift_down(g, 1)), last));
+        }
+    }
+}
+
+// To a map of one pixel, whose channels are all neighbours.
+static void fixed_global_avg_pool(const int16_t* x, size_t pixels, int up, View v, int begin, int end, int16_t* out) {
+    for (int c = begin; c < end; c += short_lanes) {
+        const int16_t* from = x + place_of<int16_t>(v, c);
+        int64_t totals[short_lanes] = {};
+        for (size_t p = 0; p < pixels;) {
+            int32_t sums[short_lanes] = {};
+            const size_t last = pixels - p < 65536 ? pixels : p + 65536;  // as many as 32 bits hold
+            for (; p < last; p++, from += kShortLine)
+                for (int i = 0; i < short_lanes; i++) sums[i] += from[i];
+            for (int i = 0; i < short_lanes; i++) totals[i] += sums[i];
+        }
+        for (int i = 0; i < short_lanes; i++) out[c + i] = mean_of(totals[i] * (int64_t(1) << up), int64_t(pixels));
+    }
+}
+
+// A map as it is read: channel k is channel k mod C.
+static void fixed_copy(const int16_t* x, View v, int pixels, int channels, int16_t* out, View out_view) {
+    for (int c = 0, at = 0; c < channels; c += short_lanes, at = wrapped(at + short_lanes, v.period)) {
+        const int16_t* from = x + place_of<int16_t>(v, at);
+        int16_t* to = out + place_of<int16_t>(out_view, c);
+        for (int p = 0; p < pixels; p++, from += kShortLine, to += kShortLine) store(to, load(from));
+    }
+}

@@ -1,0 +1,100 @@
+// FixedConv: real convolution with sums of 32 bits, and fully connected layers, which are ones on a map of one pixel.
+#include <algorithm>
+
+#include "ops/fixed_endings.h"
+#include "ops/window.h"
+#include "plan/cost.h"
+
+namespace bcnn {
+namespace {
+
+class FixedConv : public Op {
+public:
+    FixedConv(const Record& r, const Build& build)
+        : kernels_(build.kernels), window_(r.part("window")), endings_(r, build), reads_(r.number("reads")) {
+        shape = build.shape();
+        read(r.number("source"), build);
+        for (const int map : endings_.maps) read(map, build);
+        const int groups = r.number("groups");
+        const size_t o = size_t(shape.c), taps = size_t(window_.taps()), inner = size_t(reads_ / groups);
+        const size_t lanes = size_t(kernels_.fixed.lanes);
+        const int16_t* const weight = r.shorts("weight", taps * inner * o);
+        const int16_t* const down = r.shorts("down", o);
+        const int32_t* const offset = r.indices("offset", o);
+        sums_ = Aligned<int32_t>(3 * padded(o));
+        int32_t *half = sums_.data() + padded(o), *shift = half + padded(o);
+        for (size_t c = 0; c < o; c++) {
+            sums_.data()[c] = offset[c];
+            half[c] = (1 << down[c]) >> 1;
+            shift[c] = down[c];
+        }
+        // Channels read two by two: pairs must be neighbours in memory.
+        kind_ = groups == 1 && (reads_ == from[0].c || from[0].c % 2 == 0) ? FixedConvKind::dense
+                                                                          : FixedConvKind::scattered;
+        if (kind_ == FixedConvKind::dense) {
+            const size_t pairs = (inner + 1) / 2;
+            weight_ = Aligned<int16_t>(taps * pairs * 2 * padded(o));
+            for (size_t t = 0; t < taps; t++)
+                for (size_t i = 0; i < inner; i++)
+                    for (size_t c = 0; c < o; c++)
+                        weight_.data()[(((c / lanes * taps + t) * pairs + i / 2) * lanes + c % lanes) * 2 + i % 2] =
+                            weight[(t * inner + i) * o + c];
+        } else {
+            weight_ = Aligned<int16_t>(taps * inner * o);
+            std::copy(weight, weight + taps * inner * o, weight_.data());
+        }
+        d_ = {window_.kernel[0],
+              window_.kernel[1],
+              window_.stride[1],
+              window_.dilation[1],
+              window_.padding[1],
+              from[0].c,
+              from[0].w,
+              shape.w,
+              reads_,
+              shape.c,
+              groups,
+              weight_.data(),
+              nullptr,
+              sums_.data(),
+              half,
+              shift};
+    }
+    Range rows(int slot, int y) const override {
+        return slot ? endings_.rows(slot - 1, y) : window_.rows(y, from[0].h);
+    }
+    int channels(int slot) const override { return slot ? endings_.channels(slot - 1) : 0; }
+    bool splits_channels() const override { return shape.h == 1; }
+    bool alone() const override { return from[0].h == 1 && from[0].w == 1; }
+    size_t weight_bytes() const override { return alone() ? 0 : weight_.bytes(); }
+    size_t parameter_bytes() const override { return weight_.bytes() + sums_.bytes() + endings_.parameter_bytes(); }
+    size_t scratch_bytes() const override { return size_t(window_.kernel[0]) * sizeof(int16_t*); }
+    double row_time() const override {
+        const double sums = double(window_.taps()) * (reads_ / d_.groups) * kFixedRealMacNs;
+        return double(shape.w) * shape.c * (sums + endings_.row_time());
+    }
+    const std::vector<int>* bound() const override { return endings_.bound(); }
+    void run(const Task& task) const override {
+        const auto rows = reinterpret_cast<const int16_t**>(task.scratch);
+        for (int y = task.y0; y < task.y1; y++) {
+            window_.rows_of(y, task.in[0], from[0].h, rows);
+            kernels_.fixed.conv(kind_, d_, rows, task.in[0].view, task.out.shorts(y), task.out.view, task.c0, task.c1);
+        }
+        endings_.run(task, task.in + 1, shape, kernels_);
+    }
+
+private:
+    const Kernels& kernels_;
+    const Window window_;
+    FixedEndings endings_;
+    const int reads_;
+    FixedConvKind kind_;
+    Aligned<int16_t> weight_;
+    Aligned<int32_t> sums_;
+    FixedConvData d_{};
+};
+
+const Register fixed_conv("FixedConv", [](const Record& r, Build& b) { b.add(std::make_unique<FixedConv>(r, b)); });
+
+}  // namespace
+}  // namespace bcnn

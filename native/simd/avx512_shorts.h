@@ -1,0 +1,51 @@
+// AVX-512BW: 32 numbers of 16 bits a register, a whole line.
+#pragma once
+
+constexpr int short_lanes = 32;
+typedef __m512i Shorts;
+
+BCNN_INLINE Shorts load(const int16_t* p) { return _mm512_loadu_si512(p); }
+BCNN_INLINE void store(int16_t* p, Shorts v) { _mm512_storeu_si512(p, v); }
+BCNN_INLINE Shorts broadcast_short(int value) { return _mm512_set1_epi16(short(value)); }
+BCNN_INLINE Shorts product(Shorts a, Shorts b) { return _mm512_mulhrs_epi16(a, b); }
+BCNN_INLINE Shorts plus(Shorts a, Shorts b) { return _mm512_adds_epi16(a, b); }
+BCNN_INLINE Shorts add(Shorts a, Shorts b) { return _mm512_add_epi16(a, b); }
+BCNN_INLINE Shorts subtract(Shorts a, Shorts b) { return _mm512_sub_epi16(a, b); }
+BCNN_INLINE Shorts smaller(Shorts a, Shorts b) { return _mm512_min_epi16(a, b); }
+BCNN_INLINE Shorts larger(Shorts a, Shorts b) { return _mm512_max_epi16(a, b); }
+BCNN_INLINE Shorts both_bits(Shorts a, Shorts b) { return _mm512_and_si512(a, b); }
+BCNN_INLINE Shorts either_bits(Shorts a, Shorts b) { return _mm512_or_si512(a, b); }
+BCNN_INLINE Shorts differing_bits(Shorts a, Shorts b) { return _mm512_xor_si512(a, b); }
+BCNN_INLINE Shorts shift_up(Shorts a, int bits) { return _mm512_sll_epi16(a, _mm_cvtsi32_si128(bits)); }
+BCNN_INLINE Shorts shift_down(Shorts a, int bits) { return _mm512_sra_epi16(a, _mm_cvtsi32_si128(bits)); }
+BCNN_INLINE Shorts if_above(Shorts a, Shorts b, Shorts then, Shorts otherwise) {
+    return _mm512_mask_blend_epi16(_mm512_cmpgt_epi16_mask(a, b), otherwise, then);
+}
+BCNN_INLINE Shorts in_order(Shorts v) {
+#if !defined(BCNN_EMULATE_AVX512)
+    asm volatile("" : "+v"(v));
+#endif
+    return v;
+}
+BCNN_INLINE unsigned above(Shorts x, Shorts t) { return unsigned(_mm512_cmpgt_epi16_mask(x, t)); }
+BCNN_INLINE Shorts count_shorts(const Wide* n) {
+    const __m256i low = _mm512_cvtepi32_epi16(_mm512_loadu_si512(n));
+    const __m256i high = _mm512_cvtepi32_epi16(_mm512_loadu_si512(n + 16));
+    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+
+constexpr int int_lanes = 16;
+typedef __m512i Ints;
+typedef __m512i Pair;
+BCNN_INLINE Ints load_ints(const int32_t* p) { return _mm512_loadu_si512(p); }
+BCNN_INLINE void store_ints(int32_t* p, Ints v) { _mm512_storeu_si512(p, v); }
+BCNN_INLINE Pair load_pair(const int16_t* p) {
+    int both;
+    __builtin_memcpy(&both, p, 4);
+    return _mm512_set1_epi32(both);
+}
+BCNN_INLINE Ints add_products(Ints sum, Pair x, const int16_t* w) {
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(x, load(w)));
+}
+
+#include "words_shorts.h"

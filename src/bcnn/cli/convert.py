@@ -1,0 +1,86 @@
+"""The verb `convert`: a packed file in other numbers. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.progress import Progress
+
+from bcnn.cli.app import app, err, out
+from bcnn.cli.deploy import size_table
+from bcnn.errors import UserError
+
+if TYPE_CHECKING:
+    from bcnn.program.fixed import Fixed
+
+ParametersOption = Annotated[
+    str, typer.Option(help="Real parameters in a file of integers: int16, or int8 for the smallest file.")
+]
+CalibrationOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="A folder of images of what the network is for, to calibrate on. Without one: synthetic pictures."
+    ),
+]
+SHOWN = 5  # ops that saturate
+
+
+@app.command()
+def convert(
+    model: Annotated[str, typer.Argument(help="A shipped model or a packed file, in float32.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The packed file to write.")],
+    parameters: ParametersOption = "int16",
+    data: CalibrationOption = None,
+) -> None:
+    """Turn a packed file into one in integers: 16-bit maps, no float between image and logits, smaller and faster.
+
+    An integer program is exact on every machine, and a network of its own: one sign that flips spreads, so the two do not choose
+    the same class for every image. Compare their accuracy with bcnn eval, on images that were not used to calibrate.
+
+    \b
+    Examples:
+      bcnn convert model.bcnn -o small.bcnn --parameters int8 --data photos/train
+      bcnn convert imagenette -o imagenette16.bcnn
+    """
+    from bcnn.deploy import packfile
+    from bcnn.deploy.convert import in_integers
+    from bcnn.deploy.shipped import find
+
+    path = find(model)
+    if output.exists() and output.samefile(path):
+        raise UserError(f"{output} is the float file itself; give another one with -o")
+    program = packfile.read(path)
+    with calibrating() as progress:
+        made = in_integers(program, parameters, data, progress)
+    sizes = packfile.save(made.program, output)
+    out.print(size_table(sizes))
+    report(made)
+    command = f"bcnn eval {output} --beside {model} --data FOLDER"
+    out.print(f"Wrote {escape(str(output))}. Next: {escape(command)}", soft_wrap=True)
+
+
+@contextmanager
+def calibrating() -> Iterator[Callable[[], None]]:
+    """A bar on the terminal; what to call after each half of an image."""
+    from bcnn.program.pictures import COUNT
+
+    with Progress(console=err, transient=True) as bar:
+        task = bar.add_task("Calibrating", total=2 * COUNT)
+        yield lambda: bar.advance(task)
+
+
+def report(made: Fixed) -> None:
+    """What saturates, the worst ops first."""
+    if not made.saturated:
+        err.print("Nothing saturates on the calibration images.")
+        return
+    err.print(f"{len(made.saturated)} of {len(made.program.ops)} ops saturate on the calibration images:")
+    for row in made.saturated[:SHOWN]:
+        err.print(f"  {escape(row.name)}: {row.share:.4%} of its values", highlight=False)
+    if len(made.saturated) > SHOWN:
+        err.print("  and less of the others", highlight=False)

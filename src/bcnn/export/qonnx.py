@@ -1,0 +1,39 @@
+"""`--to qonnx`: an ONNX model in which QONNX's BipolarQuant makes the signs of activations and weights, for FINN and hls4ml.
+
+The compilers that read QONNX take quantisers from the graph; weights are stored as float32, as they expect. Checked by the qonnx
+package's own executor, where that is installed (pip install qonnx), node by node and so slowly: a large network takes minutes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from bcnn.deploy.packfile import Packed
+from bcnn.export.onnx import prove, write
+from bcnn.export.onnx_graph import onnx_model
+
+
+def export(packed: Packed, path: Path) -> list[str]:
+    model = onnx_model(packed.program, "qonnx")
+    return write(packed, path, model, in_qonnx(packed, model, onnx_model(packed.program, "qonnx", maps=True)))
+
+
+def in_qonnx(packed: Packed, model: onnx.ModelProto, shown: onnx.ModelProto) -> list[str]:
+    try:
+        from qonnx.core.modelwrapper import ModelWrapper
+        from qonnx.core.onnx_exec import execute_onnx
+        from qonnx.transformation.infer_shapes import InferShapes
+    except ModuleNotFoundError as error:
+        return [
+            f"Not checked: what it computes, since {error.name} is missing; pip install qonnx onnxruntime, then export again."
+        ]
+
+    def run(model: onnx.ModelProto, images: Any) -> list[Any]:
+        wrapped = ModelWrapper(model, make_deepcopy=True).transform(InferShapes())
+        values = execute_onnx(wrapped, {"image": images})
+        return [values[output.name] for output in model.graph.output]
+
+    return prove(packed, model, shown, run, "QONNX's executor", nchw=True)

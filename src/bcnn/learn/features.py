@@ -1,0 +1,50 @@
+"""A network -> the program of its features: what a new decoder reads in place of the old one. No torch.
+
+A level is all maps of one size; its features are the mean and the maximum of its last map, channel by channel. The last level alone knows
+what the network was trained for; colours and textures of your photos are in the earlier ones. Measured with the shipped
+`imagenette` at 128 x 128 on 4,317 photos of five flowers and 2,390 of five kinds of waste: mean and maximum of the last level give 61.7 %
+and 66.7 %, those of every level 65.6 % and 75.9 %; with 20 photos a class 50 % and 53 % against 53 % and 58 %.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bcnn.errors import UserError
+from bcnn.program.ops import Concat, GlobalAvgPool, MaxPool, Op, Window
+from bcnn.program.program import Program
+from bcnn.program.resize import resized
+
+
+def levels(program: Program) -> tuple[int, ...]:
+    """The last op of every size of map, in order; the image and what comes after the last map with pixels do not count."""
+    last: dict[tuple[int, int], int] = {}
+    for index, (height, width, _) in enumerate(program.shapes):
+        if index and height * width > 1:
+            last[height, width] = index
+    if not last or program.shapes[-1][:2] != (1, 1):
+        raise UserError(
+            f"cannot learn from a network that turns {program.shapes[0]} into {program.shapes[-1]}: "
+            "it must have maps of more than one pixel, and end in classes"
+        )
+    return tuple(sorted(last.values()))
+
+
+def features(program: Program, height: int, width: int) -> Program:
+    """The program that makes 1,1,D of an image of `height` x `width`: mean and maximum of each level, one after the other.
+
+    A file that was learned this way has the same features as what it was learned from.
+    """
+    ends = levels(program)
+    body = Program(program.ops[: ends[-1] + 1], program.names[: ends[-1] + 1], (), program.crop, {}, program.limits)
+    body = resized(body, height, width)
+    ops: list[Op] = list(body.ops)
+    names, pooled = list(body.names), []
+    for level, end in enumerate(ends):
+        for what, op in (("mean", GlobalAvgPool(end)), ("max", MaxPool(end, Window(body.shapes[end][:2])))):
+            pooled.append(len(ops))
+            ops.append(op)
+            names.append(f"features.{level}.{what}")
+    ops.append(Concat(tuple(pooled)))
+    names.append("features")
+    return replace(body, ops=tuple(ops), names=tuple(names))

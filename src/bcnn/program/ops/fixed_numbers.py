@@ -1,0 +1,85 @@
+"""The arithmetic of integer programs: a few operations on 16-bit numbers that every processor has. No torch.
+
+A value v of a map with f fractional bits stands for v / 2^f. Nothing wraps around: what could leave 16 bits saturates, and sums of
+32 bits are bounded when an op is checked. Parameters are never -32768, so that a product of two numbers fits wherever it must.
+
+    R(a, b) = (a * b + 2^14) >> 15     AVX2 vpmulhrsw, NEON sqrdmulh, WebAssembly q15mulr_sat_s
+    a (+) b                            saturating: vpaddsw, sqadd, add_sat_s
+    a >> n, rounded                    (a + 2^(n - 1)) >> n: halves up
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bcnn.errors import UserError
+from bcnn.program.ops.base import Indices, Shorts, array, whole
+
+LOW, HIGH = -32768, 32767
+WIDEST = (1 << 31) - 1  # of sums
+MOST_UP, MOST_DOWN = 15, 30  # bits of shifts
+
+Wide = NDArray[np.int64]  # what a definition computes in; a kernel needs 32 bits
+
+
+def saturated(v: Wide) -> Shorts:
+    return np.clip(v, LOW, HIGH).astype(np.int16)
+
+
+def product(a: Shorts, b: Shorts) -> Shorts:
+    """R(a, b)."""
+    return ((a.astype(np.int64) * b + (1 << 14)) >> 15).astype(np.int16)
+
+
+def plus(a: Shorts, b: Shorts) -> Shorts:
+    """a (+) b."""
+    return saturated(a.astype(np.int64) + b)
+
+
+def down_by(v: Wide, bits: int | Wide) -> Wide:
+    """v >> bits, rounded; bits may be 0, and one for each channel."""
+    half = np.left_shift(1, bits, dtype=np.int64) >> 1
+    return (v + half) >> bits
+
+
+def shifted(v: Shorts, up: int) -> Shorts:
+    """v * 2^up, saturated or rounded."""
+    wide = v.astype(np.int64)
+    return saturated(wide << up if up >= 0 else down_by(wide, -up))
+
+
+def mean(total: Wide, count: int | Wide) -> Wide:
+    """total / count, the nearest whole number, halves up."""
+    made: Wide = (2 * total + count) // (2 * np.asarray(count, np.int64))
+    return made
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+
+
+def shorts(what: str, values: Any, shape: tuple[int, ...]) -> None:
+    array(what, values, np.int16, shape)
+    if values.size and values.min() == LOW:
+        raise UserError(f"{what} has a value of {LOW}; parameters are at least {LOW + 1}")
+
+
+def indices(what: str, values: Any, shape: tuple[int, ...]) -> None:
+    array(what, values, np.int32, shape)
+
+
+def up(what: str, value: Any, low: int = 0) -> int:
+    return whole(what, value, low, MOST_UP)
+
+
+def down(what: str, value: Any) -> int:
+    return whole(what, value, 0, MOST_DOWN)
+
+
+def fits(what: str, magnitudes: Wide, offset: Indices | int, most: int = 1 << 15) -> None:
+    """Whether offset plus values of up to `most` times numbers of these magnitudes stay below 2^31; by output channel."""
+    bound = magnitudes.astype(np.int64) * most + np.abs(np.asarray(offset, np.int64))
+    if bound.size and int(bound.max()) > WIDEST:
+        raise UserError(f"{what} may reach {int(bound.max())}, more than a sum of 32 bits holds")

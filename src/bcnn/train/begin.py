@@ -1,0 +1,177 @@
+"""What a run starts from (`--init`): a shipped model, a packed file, a checkpoint or a run folder -> weights of a new network.
+
+Everything but the decoder is taken over as it is. The decoder is, too, where the classes have the same names, in whatever order;
+else it is replaced, and `fit_decoder` fits the new one to what the network makes of the training images, so that the first
+update does not have to pull a random decoder's errors through every layer. Other sizes of images need nothing: no weight depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bcnn.deploy import card, measure, packfile, shipped
+from bcnn.errors import UserError
+from bcnn.nets import chosen, latent
+from bcnn.train import checkpoint
+from bcnn.train.rebuild import config_of, rebuild
+from bcnn.train.transfer import check_state
+
+Floats3 = tuple[float, float, float]
+DECODER = "decoder.linear."  # of every registered network, see `parts.Decoder`
+RIDGE = 1e-3  # L2 on the new decoder's weights, of features with variance 1
+STEPS = 40  # of L-BFGS: the loss no longer moves after some 30
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """A trained network to go on from."""
+
+    source: str
+    network: chosen.AnyNetwork
+    state: dict[str, Tensor]
+    labels: tuple[str, ...]
+    mean: Floats3
+    std: Floats3
+    crop: float
+    packed: bool  # from a packed file: its batch norms have no statistics yet
+
+
+def is_packed(init: str) -> bool:
+    """Whether it names a packed file; a folder or a checkpoint is none."""
+    path = Path(init)
+    return init in shipped.names() or not (path.is_dir() or measure.is_checkpoint(path))
+
+
+def find(init: str) -> Path:
+    """The file that is meant; a sentence if there is none. A shipped model's bare name wins, as everywhere."""
+    if init in shipped.names():
+        return shipped.find(init)
+    path = Path(init)
+    if path.is_dir():
+        return checkpoint.find(path)
+    if not path.is_file():
+        raise UserError(
+            f"nothing to start from at {init}: give a shipped model ({', '.join(shipped.names())}), a packed file, "
+            "a checkpoint or the folder of a run"
+        )
+    return path
+
+
+def network_of(init: str) -> chosen.AnyNetwork:
+    """Which network that is, before any weight is read."""
+    path = find(init)
+    if not is_packed(init):
+        return checkpoint.read(path).network
+    network = config_of(packfile.read(path))
+    if network is None:
+        raise UserError(
+            f"{init} does not say which network it holds: start from the run or checkpoint it was packed from"
+        )
+    return network
+
+
+def read(init: str) -> Start:
+    path = find(init)
+    if is_packed(init):
+        program = packfile.read(path)
+        made = rebuild(program, init)
+        state, labels = made.network.state_dict(), card.folders(program)
+        return Start(init, made.config, state, labels, made.mean, made.std, program.crop, True)
+    found = checkpoint.read(path)
+    checkpoint.fits(found, init)
+    state = found.state
+    if found.weights == "scaled":  # the steps of this run may not be: the scale moves into batch norm
+        module, _ = checkpoint.load(path)
+        state = module.state_dict()
+    meta = found.meta
+    return Start(init, found.network, state, meta.labels, meta.mean, meta.std, meta.crop, False)
+
+
+def take_over(start: Start, network: nn.Module, labels: tuple[str, ...]) -> tuple[str, bool]:
+    """Copy the start's weights into the network; a sentence on what was taken over, and whether the decoder is new."""
+    own = network.state_dict()
+    state = dict(start.state)
+    decoder = [name for name in own if name.startswith(DECODER)]
+    same = sorted(start.labels) == sorted(labels) and len(set(labels)) == len(labels)
+    if not decoder or not all(name in state for name in decoder):
+        raise UserError(
+            f"{start.source} holds {start.network.name}, whose decoder cannot be told from its other layers"
+        )
+    classes, before = own[DECODER + "weight"].shape[0], state[DECODER + "weight"].shape[0]
+    if same:
+        order = [start.labels.index(label) for label in labels]
+        state |= {name: state[name][order] for name in decoder}
+    elif start.labels or classes != before:
+        state |= {name: own[name] for name in decoder}
+    same = same or (not start.labels and classes == before)
+    try:
+        check_state(state, network, start.source)
+    except UserError as error:
+        raise UserError(f"{error}: it is {start.network.name}, and weights fit only the same network") from None
+    network.load_state_dict(state)
+    return describe(start, network, len(labels), same), not same
+
+
+def describe(start: Start, network: nn.Module, classes: int, same: bool) -> str:
+    binary = sum(weight.numel() for weight in latent.latent_weights(network))
+    total = sum(parameter.numel() for parameter in network.parameters())
+    decoder = sum(p.numel() for name, p in network.named_parameters() if name.startswith(DECODER))
+    taken = f"taken over from {start.source} ({start.network.name}): {binary:,} binary weights"
+    if same:
+        return f"{taken} and all {total - binary:,} real parameters, the decoder of the same {classes} classes too"
+    known = f"{len(start.labels)} classes" if start.labels else "other classes"
+    return f"{taken} and {total - binary - decoder:,} real parameters; its decoder of {known} is replaced by one of {classes}"
+
+
+@torch.no_grad()
+def features(
+    network: nn.Module,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    on_images: Callable[[int], object] = lambda count: None,
+) -> tuple[Tensor, Tensor]:
+    """What the decoder's linear layer reads, N,C, and the classes, in evaluation mode."""
+    linear = network.get_submodule(DECODER.rstrip("."))
+    seen: list[Tensor] = []
+    handle = linear.register_forward_pre_hook(lambda module, args: seen.append(args[0].flatten(1).cpu()))
+    labels = []
+    training = network.training
+    network.eval()
+    try:
+        for x, y in batches:
+            network(x)
+            labels.append(y.cpu())
+            on_images(len(y))
+    finally:
+        network.train(training)
+        handle.remove()
+    return torch.cat(seen), torch.cat(labels)
+
+
+def fit_decoder(network: nn.Module, x: Tensor, y: Tensor) -> float:
+    """Logistic regression from features to classes into the decoder; its share of right answers on these very images."""
+    linear = network.get_submodule(DECODER.rstrip("."))
+    assert isinstance(linear, nn.Linear)
+    mean, std = x.mean(0), x.std(0).clamp_min(1e-6)
+    z = (x - mean) / std
+    weight = torch.zeros(linear.out_features, linear.in_features, requires_grad=True)
+    bias = torch.zeros(linear.out_features, requires_grad=True)
+    optimizer = torch.optim.LBFGS([weight, bias], max_iter=STEPS, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        value = F.cross_entropy(z @ weight.T + bias, y) + RIDGE * weight.square().sum()
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    optimizer.step(loss)  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        scaled = weight / std  # W (x - mean) / std + b as one linear layer of x
+        linear.weight.copy_(scaled)
+        linear.bias.copy_(bias - scaled @ mean)
+        return float(((z @ weight.T + bias).argmax(1) == y).float().mean())

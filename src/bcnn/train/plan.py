@@ -1,0 +1,214 @@
+"""`--minutes M`: what to start from, image size, epochs and learning rate for the time there is.
+
+1. Look: how many images of what size, without reading them.
+2. Measure: updates per second of the network on this machine, at the sizes that come into question. A few seconds.
+3. Choose from `CHOICES`, which holds what experiments showed (docs/training.md), and print the plan.
+4. Keep to it: after every epoch, `Budget` cuts or adds epochs.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.nn import functional as F
+
+from bcnn.data.config import Augment, DataConfig
+from bcnn.data.sources import Source
+from bcnn.deploy import shipped
+from bcnn.errors import UserError
+from bcnn.nets import chosen, latent
+from bcnn.train import adam, begin, budget, fused, recipes
+from bcnn.train.config import Step, TrainConfig
+from bcnn.train.eta import FORWARD, duration
+
+# The shipped model that a run starts from unless told otherwise: the first of these that is there.
+STARTS = ("tinyimagenet", "imagenette")
+BATCH = 32
+MEASURED = 1.5  # seconds of updates at each size
+OPENING = 0.06  # of the time: imports, reading and decoding images, fitting the decoder
+EPOCHS = 24  # at least so many, shorter than the data set if need be: the plan is corrected after each
+EVALUATIONS = 5  # over the run
+LEAST = 0.5  # minutes: below, opening and closing take all there is
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Images of `size` pixels a side, if there is time for `passes` over the training images with them."""
+
+    size: int
+    passes: float
+    lr: float
+
+
+# In order of preference: the first that there is time for.
+CHOICES = (Choice(128, 10, 2e-3), Choice(96, 5, 2e-3), Choice(64, 0, 2e-3))
+
+
+@dataclass(frozen=True)
+class Plan:
+    config: TrainConfig
+    lines: tuple[str, ...]  # what was found, measured and chosen, for the user
+
+
+def default_start() -> str:
+    names = shipped.names()
+    return next((name for name in STARTS if name in names), "")
+
+
+def make(
+    minutes: float,
+    source: Source,
+    data: DataConfig,
+    init: str = "",
+    network: chosen.AnyNetwork | None = None,
+    spent: float = 0.0,
+) -> Plan:
+    """The plan of a run that is to take `minutes`, of which `spent` seconds are gone. `init`: "none" is from scratch."""
+    if minutes < LEAST:
+        raise UserError(f"--minutes {minutes:g}: give at least {LEAST:g}, below that reading and packing take it all")
+    side = typical_side(source)
+    if not init and network is None and side >= 32:
+        init = default_start()
+    init = "" if init == "none" else init
+    if init:
+        network = network or begin.network_of(init)
+        return _tuned(minutes, source, data, init, network, side, spent)
+    return _from_scratch(minutes, source, data, network, side, spent)
+
+
+def typical_side(source: Source) -> int:
+    """The shorter side of a typical image, from the headers of a few."""
+    items = source.train.items
+    if isinstance(items, np.ndarray):
+        return int(min(items.shape[1:3]))
+    sides = []
+    for item in items[:: max(1, len(items) // 20)]:
+        try:
+            with Image.open(item) as image:
+                sides.append(min(image.size))
+        except (OSError, ValueError, SyntaxError):
+            continue
+    return int(np.median(sides)) if sides else 224
+
+
+def _tuned(
+    minutes: float,
+    source: Source,
+    data: DataConfig,
+    init: str,
+    network: chosen.AnyNetwork,
+    side: int,
+    spent: float,
+) -> Plan:
+    """Go on from a trained network: step 2 alone."""
+    stride = network.stride
+    network = network.replace(classes=len(source.classes))
+    usable = [c for c in CHOICES if c.size % stride == 0 and c.size <= max(side, 64)]
+    if not usable:  # a network whose stride divides none of them: its own size
+        usable = [replace(CHOICES[-1], size=network.image_size[0])]
+    lines = [f"start: {init} ({network.name}), all but its decoder"]
+    available = 60 * minutes * (1 - OPENING) - spent
+    for choice in usable:
+        speed = measure(network.replace(image_size=(choice.size, choice.size)), 1.0)
+        passes = _passes(available, speed, source)
+        enough = passes >= choice.passes or choice is usable[-1]
+        lines.append(
+            f"{choice.size} x {choice.size}: {speed:.0f} images/s here, {passes:.1f} passes over "
+            f"{len(source.train):,} training images fit"
+            + ("" if enough else f", fewer than the {choice.passes:g} it needs")
+        )
+        if enough:
+            break
+    tune = Step(name="tune", weights="binary", warmup=1, epochs=1, lr=choice.lr, weight_decay=0.0)
+    config = TrainConfig(
+        recipe="tune",
+        network=network.replace(image_size=(choice.size, choice.size)),
+        data=replace(data, stored=1.25, crop=0.875, augment=Augment(scale=(0.25, 1.0))),
+        steps=(tune,),
+        batch=BATCH,
+        part=0,
+        init=init,
+        minutes=minutes,
+        pack=True,
+    )
+    return _finish(config, source, passes, lines)
+
+
+def _from_scratch(
+    minutes: float, source: Source, data: DataConfig, network: chosen.AnyNetwork | None, side: int, spent: float
+) -> Plan:
+    """No start fits (tiny images, or another network was asked for): the steps of the nearest recipe, as long as there is time."""
+    size = network.image_size if network else (side, side)
+    base = recipes.recipe(recipes.for_size(size))
+    network = (network or base.network).replace(classes=len(source.classes))
+    kept = replace(base.data, source=data.source, strict=data.strict, hold_out=data.hold_out, evaluate=data.evaluate)
+    config = replace(base, network=network, data=kept, minutes=minutes, pack=True)
+    speed = measure(network, 1.0)
+    shares = [step.total_epochs for step in config.steps]
+    unit = sum(e * s.size**2 for e, s in zip(shares, config.steps, strict=True)) / sum(shares)
+    passes = _passes(60 * minutes * (1 - OPENING) - spent, speed / unit, source)
+    lines = [
+        f"start: random weights, {network.name} with the steps of recipe {base.recipe}",
+        f"{network.image_size[0]} x {network.image_size[1]}: {speed:.0f} images/s here, {passes:.1f} passes over "
+        f"{len(source.train):,} training images fit",
+    ]
+    return _finish(config, source, passes, lines)
+
+
+def _passes(seconds: float, speed: float, source: Source) -> float:
+    """Over the training images, when `EVALUATIONS` of the others are paid for."""
+    evaluating = EVALUATIONS * FORWARD * len(source.val) / speed
+    return max(0.0, seconds - evaluating) * speed / len(source.train)
+
+
+def _finish(config: TrainConfig, source: Source, passes: float, lines: list[str]) -> Plan:
+    """Epochs for that many passes: short ones where there are few, so that the plan can be corrected often."""
+    images = len(source.train)
+    batch = min(config.batch, images)
+    epochs = max(EPOCHS, round(passes), len(config.steps))
+    per_epoch = min(images, max(batch, int(passes * images / epochs)))
+    epochs = max(len(config.steps), round(passes * images / per_epoch))
+    config = replace(
+        config,
+        batch=batch,
+        epoch_images=0 if per_epoch == images else per_epoch // batch * batch,
+        steps=budget.scaled(config.steps, epochs),
+        evaluate_every=max(1, epochs // EVALUATIONS),
+    )
+    rates = ", ".join(f"{step.name} {step.total_epochs} at lr {step.lr:g}" for step in config.steps)
+    lines.append(f"epochs of {per_epoch:,} images: {rates}; batch {config.batch}")
+    lines.append(
+        f"in all {duration(60 * config.minutes)} with decoding, evaluation and packing; epochs are cut or added as it goes"
+    )
+    return Plan(config, tuple(lines))
+
+
+def measure(network: chosen.AnyNetwork, size: float, weights: str = "binary") -> float:
+    """Images per second of training updates, on random images: the best third of `MEASURED` seconds, after one to warm up."""
+    torch.manual_seed(0)
+    module = chosen.build(network)
+    latent.set_weights(module, weights)
+    optimizer = adam.adam(module, Step(lr=1e-6))
+    sides = (round(side * size) for side in network.image_size)
+    x, y = torch.randn(BATCH, 3, *sides), torch.randint(0, network.classes, (BATCH,))
+    times: list[float] = []
+    with fused.cores(module):
+        began = time.monotonic()
+        while len(times) < 3 or time.monotonic() - began < MEASURED:
+            start = time.monotonic()
+            optimizer.zero_grad(set_to_none=True)
+            F.cross_entropy(module(x), y).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            times.append(time.monotonic() - start)
+    times = sorted(times[1:])
+    return BATCH / float(np.median(times))
+
+
+def name_of(data: str) -> str:
+    """Of the run: what the data is called."""
+    return Path(data).resolve().name or "run"

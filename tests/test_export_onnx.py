@@ -1,0 +1,297 @@
+"""`bcnn export --to onnx`: what is written computes the program, with == wherever ONNX leaves no choice of order."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import programs
+import samples
+from bcnn.cli import export as verb  # noqa: F401  (importing it adds the verb)
+from bcnn.cli.app import app
+from bcnn.deploy import packfile, shipped
+from bcnn.errors import UserError
+from bcnn.export import TARGETS, check, export, targets
+from bcnn.program import ops as o
+from bcnn.program.bits import pack_bits
+from bcnn.program.interpret import interpret_maps
+from bcnn.program.program import Program
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+from bcnn.export.onnx_graph import onnx_model  # noqa: E402
+
+FORMS = ["bits", "int8"]
+# Everything but where a runtime adds in its own order: real convolutions, averages, sigmoids.
+EXACT = ["module", "binary_conv", "pointwise", "constant", "concat", "select", "upsample"]
+
+
+def run(model: Any, images: np.ndarray) -> list[Any]:
+    content = model if isinstance(model, bytes) else model.SerializeToString()
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"]).run(
+        None, {"image": images}
+    )
+
+
+def maps_of(program: Program, form: str, image: np.ndarray) -> list[np.ndarray]:
+    model = onnx_model(program, form, maps=True)
+    onnx.checker.check_model(model, full_check=True)
+    return [value[0] for value in run(model, image[None])[2:]]
+
+
+def without_sums(program: Program) -> bool:
+    sums = (o.Conv, o.Linear, o.AvgPool, o.GlobalAvgPool, o.ChannelAvg, o.AbsMean)
+    endings = [ending for op in program.ops for ending in getattr(op, "after", ())]
+    return not any(isinstance(op, sums) for op in program.ops) and not any(isinstance(e, o.Sigmoid) for e in endings)
+
+
+@pytest.fixture
+def packed(tmp_path: Path) -> Path:
+    packfile.save(samples.every_op(), tmp_path / "tiny.bcnn")
+    return tmp_path / "tiny.bcnn"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_binary_networks_have_equal_maps_and_logits(form: str) -> None:
+    """Branches, groups, shifted filters, padding by bits and by nothing, k x k, replication, and the endings: no tolerance."""
+    compared = 0
+    for seed in range(40):
+        program = programs.random_program(seed, ops=5, only=EXACT)
+        if not without_sums(program):  # an ending was a sigmoid
+            continue
+        image = samples.image(9, 7, seed)
+        for made, wanted in zip(maps_of(program, form, image), interpret_maps(program, image), strict=True):
+            assert np.array_equal(made, wanted), seed
+        compared += 1
+    assert compared > 20
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_op_is_itself_up_to_the_order_of_sums(form: str) -> None:
+    """Op by op with the same input; dilated and wide pools among them."""
+    for seed in range(100, 115):
+        program = programs.random_program(seed)
+        image = samples.image(9, 7, seed)
+        found = check.errors(program, image, maps_of(program, form, image))
+        for op, error in zip(program.ops, found, strict=True):
+            if isinstance(op, o.BinaryConv) and not any(isinstance(ending, o.Sigmoid) for ending in op.after):
+                assert error == 0
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("pad", [None, 0, (1 << 33) - 1, 0x155555555])
+@pytest.mark.parametrize("shift", [(0, 0), (2, -1), (5, 0), (-5, -4)])
+def test_paddings_and_shifts_of_a_binary_convolution_are_exact(
+    form: str, pad: int | None, shift: tuple[int, int]
+) -> None:
+    """Nothing, -1, +1 or a bit for each channel outside the map; filters moved by up to the whole map."""
+    rng = np.random.default_rng(1)
+    bits = None if pad is None else pack_bits(np.array([pad >> c & 1 for c in range(33)], bool))
+    branch = dataclasses.replace(samples.branch(rng, 33, 9, taps=9), pad=bits, shift=shift)
+    other = dataclasses.replace(samples.branch(rng, 33, 9, taps=9), pad=bits)
+    window = o.Window((3, 3), (1, 1), (1, 1, 1, 1))
+    program = samples.program(o.BinaryConv(0, 33, (branch, other), window), height=5, width=4)
+    image = samples.image(5, 4)
+    assert np.array_equal(maps_of(program, form, image)[1], interpret_maps(program, image)[1])
+
+
+@pytest.mark.parametrize("pad", [0, 1, 4])
+def test_the_largest_value_is_exact(pad: int) -> None:
+    """Also padded by more than its kernel, which ONNX Runtime would refuse."""
+    window = o.Window((2, 3), (1, 2), (1, pad, 0, min(pad, 2)), (1, 3))
+    program = samples.program(o.MaxPool(0, window), height=5, width=9)
+    image = samples.image(5, 9)
+    assert np.array_equal(maps_of(program, "bits", image)[1], interpret_maps(program, image)[1])
+
+
+def test_a_batch_gives_what_its_images_give() -> None:
+    constant = o.Constant(samples.floats(np.random.default_rng(0), 4, 4, 5))
+    convolution = o.BinaryConv(2, 8, (samples.branch(np.random.default_rng(0), 8, 3),))
+    program = samples.program(constant, o.Concat((0, 1)), convolution)
+    images = np.stack([samples.image(4, 4, seed) for seed in range(3)])
+    model = onnx_model(program, "bits", batch="N")
+    assert np.array_equal(run(model, images)[0], np.concatenate([run(model, image[None])[0] for image in images]))
+
+
+def test_probabilities_are_those_of_the_logits(packed: Path) -> None:
+    logits, probabilities = run(onnx_model(packfile.read(packed), "int8", batch="N"), samples.image(8, 8)[None])
+    wanted = np.exp(logits.astype(np.float64))
+    assert probabilities == pytest.approx(wanted / wanted.sum(), rel=1e-5)  # of a float32 e^x that is not ours
+
+
+def test_a_program_that_ends_in_a_map_keeps_its_pixels() -> None:
+    program = programs.random_program(3, ops=3, only=["module"])
+    logits, probabilities = run(onnx_model(program, "bits"), samples.image(9, 7)[None])
+    assert logits.shape == probabilities.shape == (1, *program.shapes[-1])
+
+
+@pytest.mark.parametrize("name", shipped.names())
+def test_bits_stay_within_a_tenth_of_the_packed_file(name: str, tmp_path: Path) -> None:
+    lines = export(name, "onnx", tmp_path / "model.onnx")
+    size = (tmp_path / "model.onnx").stat().st_size
+    assert size <= 1.1 * shipped.find(name).stat().st_size
+    assert f"{size:,} bytes" in lines[0]
+    assert "same first choice for 2 of 2" in lines[-1] or "equal those of the packed file" in lines[-1]
+
+
+def test_equal_logits_are_said_to_be_equal(tmp_path: Path) -> None:
+    program = programs.random_program(4, ops=4, only=["module", "binary_conv"])
+    assert without_sums(program)
+    packfile.save(program, tmp_path / "a.bcnn")
+    lines = export(tmp_path / "a.bcnn", "onnx", tmp_path / "a.onnx", weights="int8")
+    assert "2 test vectors: the logits equal those of the packed file." in lines[-1]
+
+
+def test_maps_and_parameters_have_the_names_of_their_ops(packed: Path, tmp_path: Path) -> None:
+    export(packed, "onnx", tmp_path / "m.onnx")
+    graph = onnx.load(tmp_path / "m.onnx").graph
+    values = {name for node in graph.node for name in node.output}
+    assert set(packfile.read(packed).names) <= values
+    constants = {constant.name for constant in graph.initializer}
+    assert {"layer2.binaryconv.branch0.threshold", "layer2.binaryconv.branch1.bits", "layer3.conv.weight"} <= constants
+    named = [node.name for node in graph.node if node.name]
+    assert len(named) == len(set(named))
+    assert [value.name for value in (*graph.input, *graph.output)] == ["image", "logits", "probabilities"]
+
+
+def test_names_that_meet_stay_apart() -> None:
+    made = samples.every_op()
+    for names in (
+        ("image",) * len(made.ops),
+        ("logits",) * len(made.ops),
+        tuple(map(str, range(len(made.ops)))),
+        ("",) * len(made.ops),
+    ):
+        program = dataclasses.replace(made, names=names)
+        image = samples.image(8, 8)
+        assert len(check.errors(program, image, maps_of(program, "bits", image))) == len(made.ops)
+
+
+def test_labels_and_card_travel_in_the_metadata(tmp_path: Path) -> None:
+    export("digits", "onnx", tmp_path / "m.onnx")
+    facts = {prop.key: json.loads(prop.value) for prop in onnx.load(tmp_path / "m.onnx").metadata_props}
+    program = packfile.read(shipped.find("digits"))
+    assert facts["labels"] == list(program.labels)
+    assert facts["crop"] == program.crop
+    assert facts["card"]["title"] == program.provenance["card"]["title"]
+    assert "log" not in facts["card"]
+
+
+def test_a_model_that_computes_something_else_is_not_written(packed: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    from bcnn.export import onnx_ops
+
+    right = onnx_ops.OPS[o.BinaryConv]
+    monkeypatch.setitem(onnx_ops.OPS, o.BinaryConv, lambda graph, op: graph.node("Neg", right(graph, op)))
+    with pytest.raises(UserError, match=r"nothing was written: op 1 \(layer2.binaryconv\) differs"):
+        export(packed, "onnx", tmp_path / "m.onnx")
+    assert not (tmp_path / "m.onnx").exists()
+
+
+def test_without_onnxruntime_it_says_what_was_not_checked(packed: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    _hide(monkeypatch, "onnxruntime")
+    lines = export(packed, "onnx", tmp_path / "m.onnx")
+    assert "Not checked: what it computes" in lines[-1]
+    assert (tmp_path / "m.onnx").exists()
+
+
+def test_without_onnx_it_says_what_to_install(packed: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.delitem(__import__("sys").modules, "bcnn.export.onnx", raising=False)
+    _hide(monkeypatch, "onnx")
+    with pytest.raises(UserError, match=r"--to onnx needs onnx; install it with: pip install 'bcnn\[onnx\]'"):
+        export(packed, "onnx", tmp_path / "m.onnx")
+
+
+def _hide(monkeypatch: Any, package: str) -> None:
+    real = builtins.__import__
+
+    def importing(name: str, *rest: Any, **more: Any) -> Any:
+        if name == package:
+            raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", importing)
+
+
+# --- the frame ----------------------------------------------------------------------------------------------------------
+
+
+def test_bad_input_gets_one_sentence(packed: Path, tmp_path: Path) -> None:
+    for words, sentence in (
+        (("onx", tmp_path / "m.onnx"), "cannot export to 'onx'; did you mean 'onnx'?"),
+        (("onnx", tmp_path / "none" / "m.onnx"), f"there is no folder {tmp_path / 'none'}"),
+        (("onnx", tmp_path), "it is a folder; give a file with -o"),
+        (("onnx", packed), "is the packed file itself"),
+    ):
+        with pytest.raises(UserError) as error:
+            export(packed, *words)
+        assert sentence in str(error.value)
+    with pytest.raises(UserError, match="--weights is 'int4'; --to onnx knows bits, int8"):
+        export(packed, "onnx", tmp_path / "m.onnx", weights="int4")
+    with pytest.raises(UserError, match="--colour is no option of --to onnx"):
+        export(packed, "onnx", tmp_path / "m.onnx", colour="red")
+    assert packfile.open_packed(packed)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission_gets_one_sentence(packed: Path, tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0o500)
+    with pytest.raises(UserError, match="no permission to write in"):
+        export(packed, "onnx", tmp_path / "closed" / "m.onnx")
+
+
+def test_a_disk_that_refuses_gets_one_sentence(packed: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    import bcnn.export.onnx as target
+
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(target, "write_atomic", full)
+    with pytest.raises(UserError, match=r"cannot write .*m\.onnx: No space left on device"):
+        export(packed, "onnx", tmp_path / "m.onnx")
+
+
+def test_an_op_that_a_target_cannot_say_is_named(packed: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    from bcnn.export import onnx_ops
+
+    monkeypatch.delitem(onnx_ops.OPS, o.MaxPool)
+    with pytest.raises(UserError, match=r"op 4 \(layer5.maxpool\): a MaxPool has no ONNX form"):
+        export(packed, "onnx", tmp_path / "m.onnx")
+
+
+def test_a_program_in_other_numbers_is_refused_with_a_sentence(packed: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setitem(TARGETS, "onnx", dataclasses.replace(TARGETS["onnx"], numbers=("int16",)))
+    with pytest.raises(UserError, match="this program computes in float32, and --to onnx knows int16 only"):
+        export(packed, "onnx", tmp_path / "m.onnx")
+
+
+def test_the_verb_prints_what_it_wrote_and_checked(packed: Path, tmp_path: Path) -> None:
+    result = CliRunner().invoke(
+        app, ["export", str(packed), "--to", "onnx", "-o", str(tmp_path / "m.onnx"), "--weights", "int8"]
+    )
+    assert result.exit_code == 0, result.output
+    assert "Wrote" in result.output
+    assert "ONNX Runtime" in result.output
+    assert (tmp_path / "m.onnx").exists()
+
+
+def test_without_a_path_the_file_has_the_name_of_the_model(packed: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    export(packed, "onnx")
+    assert (tmp_path / "tiny.onnx").exists()
+
+
+def test_every_target_has_a_module_and_is_in_the_help() -> None:
+    text = CliRunner().invoke(app, ["export", "--help"], env={"COLUMNS": "200"}).output
+    for name, target in TARGETS.items():
+        assert (Path(targets.__file__).parent / f"{target.module}.py").exists()
+        assert name in text

@@ -1,0 +1,175 @@
+"""A float program in integers: formats, parameters, what is refused, and how near it stays."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import samples
+import strangers
+from bcnn.deploy import packfile, shipped
+from bcnn.errors import UserError
+from bcnn.nets import registry
+from bcnn.program import ops
+from bcnn.program.fixed import fixed
+from bcnn.program.formats import calibrate, choose
+from bcnn.program.interpret import interpret, interpret_maps, run_op
+from bcnn.program.lower import lower
+from bcnn.program.pictures import pictures
+from bcnn.program.program import Program
+from test_nets_lower import FORMS
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def digits() -> Program:
+    return packfile.read(shipped.find("digits"))
+
+
+def near(program: Program, made: Program, count: int = 6) -> float:
+    """The correlation of the logits of both over pictures that were not calibrated on."""
+    images = pictures(*program.shapes[0][:2], count + 2, seed=7)[2:]
+    both = [np.concatenate([interpret(one, image) for image in images]) for one in (program, made)]
+    return float(np.corrcoef(*both)[0, 1])
+
+
+def assert_every_op_stays_near(program: Program, made: Program) -> None:
+    """Each op and its integer form on the same numbers: what the float program's maps are, rounded. So no sign differs, and an error
+    is that of one op's arithmetic: some units of the last bit, and what rounding its parameters does."""
+    image = pictures(*program.shapes[0][:2], 3, seed=7)[2]
+    formats = made.fractions
+    rounded, exact = [], []
+    for v, f in zip(interpret_maps(program, image), formats, strict=True):
+        rounded.append(np.clip(np.rint(v * 2.0**f), -32768, 32767).astype(np.int16))
+        exact.append((rounded[-1] / 2.0**f).astype(np.float32))
+    for index, (op, own, f) in enumerate(zip(program.ops, made.ops, formats, strict=True)):
+        wanted = run_op(op, exact[:index] or [image])
+        got = run_op(own, rounded[:index] or [image]) / 2.0**f
+        worst = float((np.abs(got - wanted) - 0.01 * np.abs(wanted)).max())
+        assert worst <= 0.01 * np.abs(wanted).mean() + 2.0 ** (4 - f), (index, type(own).__name__, made.names[index])
+
+
+@pytest.mark.parametrize("parameters", ["int16", "int8"])
+def test_a_network_in_integers_stays_near_the_float_one(digits, parameters):
+    made = fixed(digits, pictures(8, 8), parameters)
+    assert made.program.numbers == "int16"
+    assert near(digits, made.program, 40) > (0.97 if parameters == "int16" else 0.95)
+    assert made.program.labels == digits.labels
+    assert [type(op).__name__.removeprefix("Fixed") for op in made.program.ops][:2] == ["Input", "BinaryConv"]
+
+
+def test_no_map_and_no_parameter_of_an_integer_program_is_a_float(digits):
+    made = fixed(digits, pictures(8, 8)).program
+    assert {array.dtype for op in made.ops for array in op.arrays()} <= {np.dtype(t) for t in ("i2", "i4", "u4")}
+    assert {v.dtype for v in interpret_maps(made, pictures(8, 8)[5])} == {np.dtype(np.int16)}
+
+
+def test_int8_parameters_take_one_byte_each_in_a_file(digits, tmp_path):
+    sizes = {}
+    for parameters in ("int16", "int8"):
+        made = fixed(digits, pictures(8, 8), parameters).program
+        sizes[parameters] = packfile.save(made, tmp_path / parameters)
+        read = packfile.read(tmp_path / parameters)
+        for one, other in zip(read.ops, made.ops, strict=True):
+            assert all(np.array_equal(a, b) for a, b in zip(one.arrays(), other.arrays(), strict=True))
+    reals = sum(array.size for op in made.ops for array in op.arrays() if array.dtype == np.int16)
+    steps = sum(op.offset.size for op in made.ops if isinstance(op, ops.FixedDepthwise))
+    assert sizes["int8"].real_parameters <= reals + 2 * steps + 64
+    assert sizes["int8"].real_parameters < 0.6 * sizes["int16"].real_parameters
+    assert sizes["int8"].total <= 30_000
+
+
+def test_maps_that_are_added_share_their_format_and_a_depthwise_reader_gets_more_bits(digits):
+    made = fixed(digits, pictures(8, 8)).program
+    formats = choose(digits, calibrate(digits, pictures(8, 8)))
+    for op, own in zip(made.ops, made.fractions, strict=True):
+        shift = sum(e.up for e in getattr(op, "after", ()) if isinstance(e, ops.Shift))
+        for ending in getattr(op, "after", ()):
+            if isinstance(ending, ops.FixedAdd):
+                assert ending.up == own - shift - made.fractions[ending.source]
+        if isinstance(op, ops.FixedDepthwise):
+            assert made.fractions[op.source] >= own
+    assert made.fractions == formats.made
+
+
+def test_a_bound_proves_that_no_sum_of_the_depthwise_reader_leaves_16_bits(digits):
+    made = fixed(digits, pictures(8, 8)).program
+    proven = 0
+    for op in made.ops:
+        if not isinstance(op, ops.FixedDepthwise):
+            continue
+        *_, bound, shift = [
+            *[e for e in made.ops[op.source].after if isinstance(e, (ops.Bound, ops.Shift))],
+            ops.Shift(0),
+        ][:2]
+        if not isinstance(bound, ops.Bound):
+            continue
+        limit = bound.limit.astype(np.int64) << shift.up
+        taps = np.abs(op.weight.astype(np.int64)).reshape(-1, op.reads)
+        worst = ((taps * limit >> 15) + 1).sum(axis=0) + np.abs(op.offset.astype(np.int64))
+        assert worst.max() <= 32767
+        proven += 1
+    assert proven
+
+
+def test_what_saturates_is_reported_by_op(digits):
+    loud = dataclasses.replace(
+        digits.ops[1], after=(*digits.ops[1].after, ops.Affine(np.full(32, 3000, np.float32), None))
+    )
+    program = dataclasses.replace(digits, ops=(digits.ops[0], loud, *digits.ops[2:]))
+    quiet = [np.full((8, 8, 3), 120, np.uint8)]
+    made = fixed(program, quiet)
+    assert all(0 < row.share <= 1 for row in made.saturated)
+    assert list(made.saturated) == sorted(made.saturated, key=lambda row: -row.share)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_networks_of_the_field_in_integers(name):
+    found = registry.architecture(name)
+    choices = {key: value for key, value in FORMS[name].items() if key in found.choices()}
+    torch.manual_seed(0)
+    network = found.build(**choices).eval()
+    norms = [module for module in network.modules() if isinstance(module, (nn.BatchNorm2d, nn.BatchNorm1d))]
+    for norm in norms:  # as training leaves them: what comes out has a deviation of one
+        norm.momentum = None
+    network.train()
+    batch = torch.stack(
+        [torch.from_numpy(image).permute(2, 0, 1) / 255 for image in pictures(*found.size, 10, seed=3)[2:]]
+    )
+    with torch.no_grad():
+        network((batch - 0.45) / 0.225)
+    program = lower(network.eval(), samples.MEAN, samples.STD, size=found.size)
+    made = fixed(program, pictures(*found.size, 6))
+    assert_every_op_stays_near(program, made.program)
+
+
+@pytest.mark.parametrize("name", strangers.STRANGERS)
+def test_strangers_networks_in_integers(name):
+    network, size = strangers.stranger(name)
+    program = lower(network, samples.MEAN, samples.STD, size=size)
+    made = fixed(program, pictures(*size, 6))
+    assert_every_op_stays_near(program, made.program)
+
+
+def test_bad_requests_get_one_sentence(digits):
+    with pytest.raises(UserError, match="parameters is 'int4', not int16 or int8"):
+        fixed(digits, pictures(8, 8), "int4")
+    with pytest.raises(UserError, match="at least one image"):
+        fixed(digits, [])
+    with pytest.raises(UserError, match="in integers already"):
+        fixed(fixed(digits, pictures(8, 8, 3)).program, pictures(8, 8, 3))
+    with pytest.raises(UserError, match=r"image is uint8 \(4, 4, 3\)"):
+        fixed(digits, pictures(4, 4))
+    steep = ops.Pointwise(len(digits.ops) - 1, 10, (ops.PReLU(np.full(10, 1000, np.float32)),))
+    program = dataclasses.replace(digits, ops=(*digits.ops, steep), names=(*digits.names, "steep"))
+    with pytest.raises(UserError, match=r"op 23 \(Pointwise 'steep'\): a slope of 1000 is too steep"):
+        fixed(program, pictures(8, 8, 3))
+
+
+def test_ops_of_two_numbers_do_not_mix(digits):
+    made = fixed(digits, pictures(8, 8, 3)).program
+    with pytest.raises(UserError, match=r"BinaryConv works on float32, the program on int16"):
+        dataclasses.replace(made, ops=(made.ops[0], digits.ops[1], *made.ops[2:]))

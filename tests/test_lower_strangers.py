@@ -1,0 +1,138 @@
+"""Any network lowers by what its tensors are: signs, weights, paddings and norms however they are written."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import samples
+import strangers
+from bcnn.program.compare import compare
+from bcnn.program.lower import Lowering, normalised
+from lowering import binary_convs, compared, lowered, refused
+
+torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", strangers.STRANGERS)
+def test_a_stranger_s_network_lowers_and_every_op_is_what_torch_made(name, seed):
+    network, size = strangers.stranger(name, seed)
+    program = lowered(network, size)
+    for image in range(3):
+        assert compared(network, program, image).first is None
+    assert len(binary_convs(program)) >= 3
+
+
+class OneConv(nn.Module):
+    """A real convolution, then a binary one; both are needed, since an image is no map of signs."""
+
+    def __init__(self, conv, channels=8, before=None):
+        super().__init__()
+        self.first, self.before, self.conv = nn.Conv2d(3, channels, 3, padding=1), before or nn.Identity(), conv
+
+    def forward(self, x):
+        return self.conv(self.before(self.first(x)))
+
+
+def one_conv(seed=0, before=None, channels=8, **settings):
+    torch.manual_seed(seed)
+    return OneConv(strangers.BinConv(channels, 6, **settings), channels, before).eval()
+
+
+def check_one_conv(network, size=(7, 9)):
+    program = lowered(network, size)
+    assert len(binary_convs(program)) == 1
+    assert compared(network, program).first is None
+    return binary_convs(program)[0]
+
+
+@pytest.mark.parametrize("sign", strangers.SIGNS)
+def test_sign_is_recognised_however_it_is_written(sign):
+    op = check_one_conv(one_conv(sign=sign))
+    assert np.abs(op.branches[0].threshold).max() < 1e-30  # at zero, or just above it where the form says x > 0
+
+
+@pytest.mark.parametrize("weights", ["plain", "mean", "centred", "detached"])
+def test_binary_weights_are_recognised_however_they_are_made(weights):
+    check_one_conv(one_conv(weights=weights))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"k": 1, "p": 0},
+        {"k": 1, "p": 0, "s": 2},
+        {"k": 5, "p": 2, "s": 2},
+        {"k": 3, "p": 2, "dilation": 2},
+        {"k": 3, "p": 1, "groups": 2},
+        {"k": 3, "p": 1, "pad_value": 1.0},
+        {"k": 3, "p": 1, "pad_value": -1.0, "groups": 2},
+        {"k": 3, "p": 1, "pad_first": True},
+    ],
+    ids=str,
+)
+def test_kernels_strides_groups_dilation_and_paddings(settings):
+    op = check_one_conv(one_conv(**settings))
+    padded = settings["p"] > 0
+    assert (op.branches[0].pad is not None) == (padded and ("pad_value" in settings or "pad_first" in settings))
+
+
+@pytest.mark.parametrize("gamma", [1.0, -1.0, 0.0])
+def test_batch_norm_before_sign_is_a_threshold_with_any_gamma(gamma):
+    norm = nn.BatchNorm2d(8)
+    norm.weight.data.fill_(gamma)
+    norm.running_mean.normal_(), norm.bias.data.normal_(), norm.running_var.uniform_(0.1, 3)
+    program = lowered(one_conv(before=norm, pad_value=-1.0), (7, 9))
+    assert [type(op).__name__ for op in program.ops] == ["Input", "Conv", "BinaryConv"]  # no op for the batch norm
+    check_one_conv(one_conv(before=norm, pad_value=-1.0))
+    check_one_conv(one_conv(before=nn.Sequential(norm, nn.Hardtanh()), pad_first=True))
+
+
+def test_activations_of_zero_and_one_lower_and_padded_zeros_are_one_of_them():
+    torch.manual_seed(0)
+    strangers.SIGNS["bits"] = lambda x: (x > 0).float()
+    try:
+        check_one_conv(OneConv(strangers.BinConv(8, 6, 3, 1, 0, sign="bits")).eval())
+        assert check_one_conv(OneConv(strangers.BinConv(8, 6, 3, 1, 1, sign="bits")).eval()).branches[0].pad is not None
+    finally:
+        del strangers.SIGNS["bits"]
+
+
+def test_real_weights_on_signs_are_a_real_convolution_of_signs():
+    network = one_conv()
+    network.conv.forward = lambda x: F.conv2d(torch.where(x >= 0, 1.0, -1.0), network.conv.weight, padding=1)
+    program = lowered(network, (7, 9))
+    assert not binary_convs(program)
+    assert compared(network, program).first is None
+
+
+def test_exact_zeros_into_torch_sign_are_reported():
+    class Nearly(nn.Module):
+        """Minus what one value of the map is for `image`: there it is exactly 0."""
+
+        def __init__(self, image):
+            super().__init__()
+            x = network.first(normalised(image[None], samples.MEAN, samples.STD)).detach()
+            self.register_buffer("value", x[0, 1, 2, 3].clone())
+
+        def forward(self, x):
+            return x - self.value
+
+    network = one_conv(sign="sign")
+    with torch.no_grad():
+        network.first.weight[0] = 0
+        network.first.bias[0] = 0  # channel 0 is zero everywhere
+    refused(network, (7, 9), "conv", "torch.sign", "third value")
+    network.first.bias.data[0] = 1
+    image = samples.image(7, 9)
+    network.before = Nearly(image)
+    found = compare(network, lowered(network, (7, 9)), image, samples.MEAN, samples.STD)
+    assert any("1 exact zero" in note for note in found.notes)
+
+
+def test_a_softmax_at_the_end_is_left_out_and_said():
+    network, size = strangers.stranger("residual")
+    lowering = Lowering(network, samples.image(*size), samples.MEAN, samples.STD)
+    assert any("softmax" in note for note in lowering.notes)
