@@ -40,7 +40,7 @@ async function bytes(name) {
 async function prepare(model, rival) {
   ort.env.wasm.numThreads = 1;
   ort.env.wasm.wasmPaths = "/ort/";
-  const module = await WebAssembly.compile(await bytes("engine.wasm")), program = openPacked(await bytes(model));
+  const module = await WebAssembly.compile(await bytes("engine.wasm")), program = await openPacked(await bytes(model));
   const engine = await Engine.make(module, program), equal = engine.verify();
   const session = await ort.InferenceSession.create(await bytes(rival), { executionProviders: ["wasm"] });
   const [side] = program.shapes[0], pixels = await bytes("image.raw");

@@ -4,7 +4,7 @@
 // A program as flat 32-bit numbers: kind, numbers, arrays and parts of every op, as bcnn/program/record.py has them.
 class RecordWriter {
   constructor(ops, shapes) {
-    this.chunks = []; // arrays of 32-bit numbers
+    this.chunks = []; // of bytes, four at a time
     this.put(ops.length);
     ops.forEach((op, i) => {
       this.put(...shapes[i]);
@@ -16,12 +16,17 @@ class RecordWriter {
     this.chunks.push(Int32Array.from(values));
   }
 
+  // Filled up to whole numbers.
+  bytes(values) {
+    const padded = new Uint8Array(Math.ceil(values.byteLength / 4) * 4);
+    padded.set(new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
+    this.chunks.push(padded);
+  }
+
   text(text) {
-    const bytes = new TextEncoder().encode(text),
-      padded = new Uint8Array(Math.ceil(bytes.length / 4) * 4);
-    padded.set(bytes);
+    const bytes = new TextEncoder().encode(text);
     this.put(bytes.length);
-    this.chunks.push(new Int32Array(padded.buffer));
+    this.bytes(bytes);
   }
 
   record({ kind, fields }) {
@@ -52,8 +57,8 @@ class RecordWriter {
     this.put(arrays.length);
     for (const [name, values] of arrays) {
       this.text(name);
-      this.put(values.length);
-      this.chunks.push(values);
+      this.put(values.length, values.BYTES_PER_ELEMENT);
+      this.bytes(values);
     }
     this.put(parts.length);
     for (const [name, list] of parts) {
@@ -63,7 +68,7 @@ class RecordWriter {
     }
   }
 
-  bytes() {
+  all() {
     const made = new Uint8Array(this.chunks.reduce((sum, chunk) => sum + chunk.byteLength, 0));
     let at = 0;
     for (const chunk of this.chunks) {
@@ -83,7 +88,7 @@ class Engine {
     engine.exports = (await WebAssembly.instantiate(module, imports)).exports;
     engine.program = program;
     engine.call("_initialize");
-    const records = new RecordWriter(program.ops, program.shapes).bytes(),
+    const records = new RecordWriter(program.ops, program.shapes).all(),
       at = engine.call("take", records.length);
     if (!at) throw new UserError("there is not enough memory for this network");
     new Uint8Array(engine.exports.memory.buffer, at, records.length).set(records);
@@ -119,14 +124,22 @@ class Engine {
 
   runImage() {
     this.call("run");
-    return this.numbers(Float32Array, this.call("logits"), product(this.program.shapes.at(-1)));
+    const values = this.values(this.call("logits"), product(this.program.shapes.at(-1)));
+    if (values instanceof Float32Array) return values;
+    const step = 2 ** -fractionsOf(this.program.ops).at(-1); // exact: 16 bits times a power of two
+    return Float32Array.from(values, (value) => value * step);
+  }
+
+  // Of a map: float32, or int16 of a program in integers.
+  values(at, count) {
+    return this.numbers(this.call("value_bytes") === 2 ? Int16Array : Float32Array, at, count);
   }
 
   // Every map of one image, for tests.
   maps(pixels) {
     new Uint8Array(this.exports.memory.buffer, this.call("image"), pixels.length).set(pixels);
     this.call("maps");
-    return this.program.shapes.map((shape, i) => this.numbers(Float32Array, this.call("map", i), product(shape)));
+    return this.program.shapes.map((shape, i) => this.values(this.call("map", i), product(shape)));
   }
 
   // How many of the file's test vectors give the logits that were stored when it was packed, bit for bit.

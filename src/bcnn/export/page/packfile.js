@@ -63,6 +63,34 @@ function readContainer(file) {
 // Numbers of their own, whatever place their bytes have in the file.
 const numbers = (tensor) => new ARRAYS[tensor.dtype](tensor.bytes.slice().buffer);
 
+// Bytes as they were before zlib, at most `most` of them.
+async function inflated(bytes, what, most = MAX_TEXT) {
+  const parts = [];
+  let total = 0;
+  try {
+    for await (const part of readable(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate")))) {
+      parts.push(part);
+      total += part.length;
+      if (total > most) break;
+    }
+  } catch {
+    throw new UserError(`${what} cannot be decompressed: damaged or not a packed file`);
+  }
+  if (total > most) throw new UserError(`${what} has more than the ${most} bytes of the format`);
+  const made = new Uint8Array(total);
+  parts.reduce((at, part) => (made.set(part, at), at + part.length), 0);
+  return made;
+}
+
+async function* readable(stream) {
+  const reader = stream.getReader(); // not every browser can iterate over a stream
+  try {
+    for (let next = await reader.read(); !next.done; next = await reader.read()) yield next.value;
+  } finally {
+    await reader.cancel();
+  }
+}
+
 function checkTensors(tensors) {
   const known = new Map([
     ...Object.entries(DTYPES),
@@ -78,8 +106,6 @@ function checkTensors(tensors) {
     const sides = name === "test" || name === "hashes" ? 2 : 1;
     if (dtype !== known.get(name) || shape.length !== sides || !bytes.length)
       throw new UserError(`tensor '${name}' is ${dtype} ${shown(shape)}, not ${known.get(name)} of ${sides} sides`);
-    if ((name === "program" || name === "provenance") && bytes.length > MAX_TEXT)
-      throw new UserError(`tensor '${name}' has ${bytes.length} bytes, more than the ${MAX_TEXT} of the format`);
   }
   const [rows, width] = tensors.get("hashes").shape;
   if (width !== 8 || rows < 3) throw new UserError(`its hashes are ${rows} x ${width}, not rows of 8 bytes`);
@@ -165,6 +191,7 @@ class FieldReader {
   }
 
   array(stream, plain, where) {
+    if (stream === "i16" && Array.isArray(plain) && plain[0] === "i8") return this.multiples(plain, where);
     const shape = Number.isInteger(plain) ? [plain] : plain;
     if (!Array.isArray(shape) || shape.length < 1 || shape.length > MAX_DIMENSIONS)
       throw new UserError(`${where} is ${shown(plain)}, not the shape of an array`);
@@ -181,6 +208,20 @@ class FieldReader {
     if (this.words > MAX_FILE) throw new UserError(`${where}: its bits take more than ${MAX_FILE} bytes as words`);
     if (size % 8 && content.at(-1) >> (size % 8)) this.tail ||= where;
     return { values: asWords(content, rows, n), shape: [...shape.slice(0, -1), words] };
+  }
+
+  // Shorts that are stored in a byte each: ["i8", step, shape]; a step of 0 stands for one of each channel, and those come first.
+  multiples(plain, where) {
+    const [, step, shape] = plain;
+    if (plain.length !== 3 || !Number.isInteger(step) || step < 0 || step >= 1 << 15)
+      throw new UserError(`${where} is ${shown(plain)}, not ["i8", step, shape]`);
+    const last = Array.isArray(shape) && shape.length ? shape.at(-1) : shape;
+    const steps = step ? [step] : this.array("i16", last, `${where}, its steps`).values;
+    const read = this.array("i8", shape, where);
+    const values = Int32Array.from(read.values, (value, i) => value * steps[i % steps.length]);
+    if (values.some((value) => Math.abs(value) >= 1 << 15))
+      throw new UserError(`${where} has values that do not fit 16 bits`);
+    return { values: Int16Array.from(values), shape: read.shape };
   }
 
   take(stream, count, where) {
@@ -213,8 +254,8 @@ function asWords(stream, rows, n) {
 const UNPRINTABLE = /[\p{C}\p{Z}]/u; // but for the space
 const printable = (text) => typeof text === "string" && !UNPRINTABLE.test(text.replaceAll(" ", ""));
 
-// { ops, names, labels, crop, provenance, shapes, seeds, expected }
-function openPacked(file) {
+// { ops, names, labels, crop, rejects, provenance, shapes, seeds, expected }
+async function openPacked(file) {
   const { metadata, tensors } = readContainer(file);
   if (!metadata.has("format"))
     throw new UserError("it is a safetensors file but not a packed program; make one with `bcnn pack`");
@@ -231,8 +272,12 @@ function openPacked(file) {
     if (!sameBytes(digest(bytesOf(name)), hashed(rows - 1 - i)))
       throw new UserError(`tensor '${name}' does not match its hash: the file is damaged; copy or pack it again`);
   });
-  const text = programText(strictJson(decoded(bytesOf("program"), "its program"), "its program"));
-  const provenance = strictJson(decoded(bytesOf("provenance"), "its provenance"), "its provenance", (value) => value);
+  const parsed = async (name, real) => {
+    const what = `its ${name}`;
+    return strictJson(decoded(await inflated(bytesOf(name), what), what), what, real);
+  };
+  const text = programText(await parsed("program"));
+  const provenance = await parsed("provenance", (value) => value);
   if (!isTable(provenance)) throw new UserError("its provenance is not a table");
   const count = text.ops.length;
   if (rows !== count + 3) throw new UserError(`it has ${rows} hashes for ${count} ops; three more than ops are needed`);
@@ -245,6 +290,10 @@ function openPacked(file) {
   const last = shapes.at(-1);
   if (text.labels.length && text.labels.length !== last[2])
     throw new UserError(`program has ${text.labels.length} labels but its last map is ${shown(last)}`);
+  if (text.rejects && (text.labels.length < 2 || last[0] !== 1 || last[1] !== 1))
+    throw new UserError(
+      `rejects is true with ${text.labels.length} labels; it needs two or more, the last for none of them`,
+    );
   const expected = tensors.has("test") ? numbers(tensors.get("test")) : new Float32Array(0),
     seeds = text.seeds;
   const [stored, classes] = tensors.has("test") ? tensors.get("test").shape : [0, product(last)];
@@ -257,6 +306,7 @@ function openPacked(file) {
     names: text.names,
     labels: text.labels,
     crop: text.crop,
+    rejects: text.rejects,
     provenance,
     shapes,
     seeds,
@@ -280,5 +330,7 @@ function programText(table) {
   const crop = given instanceof Real ? given.value : given;
   if (typeof crop !== "number" || !(crop >= LIMITS.crop && crop <= 1))
     throw new UserError(`crop is ${shown(given)}, not a number from ${LIMITS.crop} to 1`);
-  return { ops, names, labels, crop, seeds };
+  const rejects = table.has("rejects") ? table.get("rejects") : false;
+  if (typeof rejects !== "boolean") throw new UserError(`rejects is ${shown(rejects)}, not true or false`);
+  return { ops, names, labels, crop, seeds, rejects };
 }

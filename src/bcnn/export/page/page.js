@@ -29,7 +29,7 @@ function fromBase64(text) {
 // --- the network --------------------------------------------------------------------------------------------------------
 
 async function openModel(bytes, name) {
-  const program = openPacked(bytes),
+  const program = await openPacked(bytes),
     made = await Engine.make(module, program);
   const equal = made.verify(),
     all = program.seeds.length;
@@ -56,19 +56,18 @@ function cardOf(program) {
 
 function showCard(program, name) {
   const { text, number } = cardOf(program),
-    [h, w] = program.shapes[0],
-    classes = program.shapes.at(-1)[2];
+    [h, w] = program.shapes[0];
   const title = text("title") || name,
     top1 = number("top1"),
     images = number("images");
   document.title = title;
   at("title").textContent = title;
   at("about").textContent = text("about");
-  const binary = program.ops.filter((op) => op.kind === "BinaryConv").length;
+  const binary = program.ops.filter((op) => op.kind.endsWith("BinaryConv")).length;
   const rows = [
     ["File", `${name}, ${program.bytes.toLocaleString("en")} bytes`],
     ["Reads", `${w} x ${h} pixels`],
-    ["Ops", `${program.ops.length}, of which ${binary} binary convolutions`],
+    ["Ops", `${program.ops.length}, of which ${binary} binary convolutions; in ${NUMBERS[program.ops[0].kind]}`],
     [
       "Right",
       top1 === null
@@ -84,8 +83,9 @@ function showCard(program, name) {
   );
   const [summary, all] = at("all_classes").children;
   at("all_classes").hidden = !program.labels.length;
-  summary.textContent = `${classes} classes, and nothing else`;
-  all.textContent = program.labels.slice(0, 1000).join(", ") + (program.labels.length > 1000 ? ", ..." : "");
+  const known = program.rejects ? program.labels.slice(0, -1) : program.labels; // the last means none of them
+  summary.textContent = `${known.length} classes, and ${program.rejects ? "a word for none of them" : "nothing else"}`;
+  all.textContent = known.slice(0, 1000).join(", ") + (known.length > 1000 ? ", ..." : "");
 }
 
 function element(tag, text, className = "") {
@@ -267,7 +267,8 @@ async function start() {
     at("camera").disabled = at("file").disabled = true;
   };
   if (typeof WebAssembly === "undefined") return missing("has no WebAssembly, or it is switched off");
-  const bytes = fromBase64(at("engine").textContent);
+  if (typeof DecompressionStream === "undefined") return missing("cannot decompress what is in this page");
+  const bytes = await inflated(fromBase64(at("engine").textContent), "the engine", MAX_FILE);
   if (!WebAssembly.validate(bytes)) return missing("has no WebAssembly SIMD");
   const { textContent, dataset } = at("model");
   await said(dataset.name, async () => {

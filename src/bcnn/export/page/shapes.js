@@ -141,6 +141,33 @@ function pooled({ source, window }, shapes, work) {
   return [...made, c];
 }
 
+// Of a binary convolution; `check` looks at the numbers of one branch.
+function binaryShape({ source, reads, branches, window, groups, after }, shapes, work, check) {
+  if (branches.length < 1 || branches.length > MAX_BRANCHES)
+    throw new UserError(`has ${branches.length} branches; between 1 and ${MAX_BRANCHES} are allowed`);
+  const [h, w, c] = sourceShape(source, shapes),
+    k = whole("reads", reads, c, MAX_CHANNELS);
+  const o = vector("scale", branches[0].fields.scale),
+    inner = k / groupsOf(groups, k, o),
+    made = windowSize(window, [h, w]);
+  const bits = taps(window) * inner;
+  if (bits > MAX_BITS) throw new UserError(`sums ${bits} signs; a count holds at most ${MAX_BITS}`);
+  branches.forEach(({ fields }, p) => {
+    const { weight, pad, shift } = fields,
+      what = `branch ${p}: `;
+    check(fields, what, k, o, bits);
+    hasShape(`${what}weight`, weight, [o, taps(window), words(inner)]);
+    noTail(`${what}weight`, weight, inner);
+    if (pad) {
+      hasShape(`${what}pad`, pad, [words(k)]);
+      noTail(`${what}pad`, pad, k);
+    }
+    [h, w].forEach((size, side) => whole(`${what}shift`, shift[side], -size, size));
+    work(product(made) * o * bits + h * w * k);
+  });
+  return withEndings(after, [...made, o], shapes, work);
+}
+
 const RULES = {
   Input({ height, width, scale, offset, intensity }, shapes) {
     if (shapes.length) throw new UserError("only the first op may be an Input");
@@ -149,31 +176,12 @@ const RULES = {
     if (intensity) finite("intensity", intensity, [3]);
     return [whole("height", height, 1, MAX_SIDE), whole("width", width, 1, MAX_SIDE), intensity ? 4 : 3];
   },
-  BinaryConv({ source, reads, branches, window, groups, after }, shapes, work) {
-    const [h, w, c] = sourceShape(source, shapes),
-      k = whole("reads", reads, c, MAX_CHANNELS);
-    if (branches.length < 1 || branches.length > MAX_BRANCHES)
-      throw new UserError(`has ${branches.length} branches; between 1 and ${MAX_BRANCHES} are allowed`);
-    const o = vector("scale", branches[0].fields.scale),
-      inner = k / groupsOf(groups, k, o),
-      made = windowSize(window, [h, w]);
-    const bits = taps(window) * inner;
-    if (bits > MAX_BITS) throw new UserError(`sums ${bits} signs; a count holds at most ${MAX_BITS}`);
-    branches.forEach(({ fields: { threshold, weight, scale, offset, pad, shift } }, p) => {
-      const what = `branch ${p}: `;
+  BinaryConv(fields, shapes, work) {
+    return binaryShape(fields, shapes, work, ({ threshold, scale, offset }, what, k, o) => {
       finite(`${what}threshold`, threshold, [k]);
       finite(`${what}scale`, scale, [o]);
       finite(`${what}offset`, offset, [o]);
-      hasShape(`${what}weight`, weight, [o, taps(window), words(inner)]);
-      noTail(`${what}weight`, weight, inner);
-      if (pad) {
-        hasShape(`${what}pad`, pad, [words(k)]);
-        noTail(`${what}pad`, pad, k);
-      }
-      [h, w].forEach((size, side) => whole(`${what}shift`, shift[side], -size, size));
-      work(product(made) * o * bits + h * w * k);
     });
-    return withEndings(after, [...made, o], shapes, work);
   },
   Conv({ source, reads, weight, offset, window, groups, after }, shapes, work) {
     const [h, w, c] = sourceShape(source, shapes),
@@ -246,8 +254,10 @@ const RULES = {
 
 // The shapes of all maps, once every op fits and the whole is affordable.
 function checkProgram(ops, names) {
-  if (!ops.length || ops[0].kind !== "Input") throw new UserError("a program must begin with an Input op");
-  const shapes = [];
+  if (!ops.length || !["Input", "FixedInput"].includes(ops[0].kind))
+    throw new UserError("a program must begin with an Input op");
+  const shapes = [],
+    own = NUMBERS[ops[0].kind];
   let total = 0,
     bytes = 0;
   const work = (more) => {
@@ -261,12 +271,15 @@ function checkProgram(ops, names) {
     try {
       if (!Object.hasOwn(RULES, kind))
         throw new UserError("this page cannot check it; export it again with a newer bcnn");
+      for (const part of [{ kind }, ...(fields.after ?? [])])
+        if (![own, "any"].includes(NUMBERS[part.kind]))
+          throw new UserError(`${part.kind} works on ${NUMBERS[part.kind]}, the program on ${own}`);
       const [h, w, c] = RULES[kind](fields, shapes, work);
       if (!(h > 0 && h <= MAX_SIDE && w > 0 && w <= MAX_SIDE && c > 0 && c <= MAX_CHANNELS && h * w * c <= MAX_MAP))
         throw new UserError(`its map of ${h} x ${w} x ${c} is empty or too large`);
       shapes.push([h, w, c]);
       work(h * w * c);
-      bytes += 4 * h * w * c;
+      bytes += (own === "int16" ? 2 : 4) * h * w * c;
     } catch (error) {
       throw error instanceof UserError
         ? new UserError(`op ${i} (${kind} '${names[i].slice(0, 80)}'): ${error.message}`)
