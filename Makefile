@@ -7,7 +7,7 @@ BUILD  := pyproject.toml CMakeLists.txt src/bcnn/__init__.py $(wildcard native/*
 # C++ that .clang-format has the last word on.
 FORMATTED := $(wildcard native/*.cpp native/*.h native/*/*.cpp native/*/*.h native/*/*.inl)
 
-.PHONY: help quickstart test check format sanitize neon avx512 docs bench wheels clean
+.PHONY: help quickstart test check format sanitize neon avx512 wasm docs bench wheels clean
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -41,6 +41,9 @@ avx512: $(VENV)/.dev  ## the AVX-512 kernels with every intrinsic emulated (need
 docs: $(VENV)/.docs  ## the API page of everything public, in build/docs/index.html
 	$(BIN)/python -m tools.api build/docs
 
+wasm: $(VENV)/.wasm  ## the engine of the web page: build it with zig from PyPI, and compare it with the one in the package
+	$(BIN)/python -m tools.wasm --check
+
 bench: $(VENV)/.bench  ## this engine against its rivals, in one interleaved run
 	$(BIN)/python -m bench.rivals
 
@@ -64,3 +67,4 @@ $(VENV)/.dev: EXTRAS := train,dev
 $(VENV)/.bench: EXTRAS := train,bench
 $(VENV)/.docs: EXTRAS := train,docs
 $(VENV)/.wheels: EXTRAS := wheels
+$(VENV)/.wasm: EXTRAS := wasm

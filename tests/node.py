@@ -28,7 +28,7 @@ const text = (numbers) => Buffer.from(numbers.buffer, numbers.byteOffset, number
         answers.push({ pixels: text(fit(packed(job.pixels), width, height, size, crop)) });
         continue;
       }
-      const program = openPacked(packed(job.file)), answer = { shapes: program.shapes, seeds: program.seeds.length };
+      const program = await openPacked(packed(job.file)), answer = { shapes: program.shapes, seeds: program.seeds.length };
       if (job.run) {
         const made = await Engine.make(module, program);
         answer.equal = made.verify();

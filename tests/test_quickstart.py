@@ -23,6 +23,7 @@ def walk(tmp_path_factory):
         patch.setattr("bcnn.train.report.write", lambda folder: None)  # pictures have a test of their own
         patch.setattr(verb, "ROUNDS", 2)
         result = CliRunner().invoke(app, ["quickstart", "--out", str(folder)], catch_exceptions=False)
+    assert "Content-Security-Policy" in (folder / "digits.html").read_text(encoding="utf-8")  # what the page links to
     return result, (folder / "index.html").read_text(encoding="utf-8")
 
 
@@ -53,8 +54,9 @@ def test_the_page_is_whole_and_asks_nobody_for_anything(walk):
     reader.feed(page)
     assert reader.open == []
     assert len(reader.addresses) >= 12  # curves, approximator, ten digits
+    assert reader.addresses[0] == "digits.html"
     assert all(
-        address.startswith(("data:image/png;base64,", "data:image/jpeg;base64,")) for address in reader.addresses
+        address.startswith(("data:image/png;base64,", "data:image/jpeg;base64,")) for address in reader.addresses[1:]
     )
     assert not re.search(r"https?://|@import|url\(|<script", page)
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from tools.chromium import FOUND, Chromium
 
 import bcnn
 import forgery
 from bcnn import images
 from bcnn.deploy import packfile, shipped
 from bcnn.export import web
-from chromium import Chromium, needs_chromium
 
-pytestmark = needs_chromium
+pytestmark = pytest.mark.skipif(FOUND is None, reason="no Chromium is installed: the page cannot be opened")
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,18 @@
 namespace bcnn {
 namespace wasm {
 #include "../simd/wasm.h"
+#include "../simd/wasm_shorts.h"
 
 #include "binary.inl"
 #include "endings.inl"
 #include "peak.inl"
 #include "real.inl"
+
+#include "fixed_numbers.inl"
+
+#include "fixed_binary.inl"
+#include "fixed_endings.inl"
+#include "fixed_real.inl"
 #include "table.inl"
 }  // namespace wasm
 BCNN_KERNELS(wasm)

@@ -33,8 +33,8 @@ _LIBCPP_END_NAMESPACE_STD
 
 namespace {
 
-// A program as engine.js writes it: all numbers are 32 bits, texts are filled up to whole ones. Arrays stay where they
-// are.
+// A program as engine.js writes it: all numbers are 32 bits, texts and arrays are filled up to whole ones. Arrays stay
+// where they are.
 class Reader {
 public:
     Reader(const uint8_t* from, size_t bytes) : at_(from), end_(from + bytes) {}
@@ -62,8 +62,9 @@ public:
         }
         for (int i = count(); i > 0; i--) {
             const std::string name = text();
-            const size_t size = size_t(count());
-            made.arrays[name] = {take(size), size};
+            const size_t size = size_t(count()), bytes = size_t(count());
+            if (bytes != 4 && bytes != 2) throw std::invalid_argument("a program's arrays have values of 2 or 4 bytes");
+            made.arrays[name] = {take((size * bytes + 3) / 4), size, bytes};
         }
         for (int i = count(); i > 0; i--) {
             std::vector<Record>& to = made.parts[text()];
@@ -85,8 +86,8 @@ private:
 std::unique_ptr<Engine> engine;
 std::vector<Shape> shapes;
 std::vector<uint8_t> image;
-std::vector<float> logits;
-std::vector<std::vector<float>> maps;
+std::vector<uint8_t> logits;  // float32, or int16 of a program in integers
+std::vector<std::vector<uint8_t>> maps;
 
 }  // namespace
 
@@ -106,11 +107,12 @@ BCNN_EXPORT(open) void page_open(uint8_t* program, size_t bytes) {
     records.clear();
     std::free(program);
     image.resize(size_t(shapes[0].h) * size_t(shapes[0].w) * 3);
-    logits.resize(engine->logits());
+    logits.resize(engine->logits() * engine->value_bytes());
 }
 
 BCNN_EXPORT(image) uint8_t* page_image() { return image.data(); }
-BCNN_EXPORT(logits) float* page_logits() { return logits.data(); }
+BCNN_EXPORT(value_bytes) size_t page_value_bytes() { return engine->value_bytes(); }
+BCNN_EXPORT(logits) uint8_t* page_logits() { return logits.data(); }
 BCNN_EXPORT(run) void page_run() { engine->run(image.data(), 1, logits.data()); }
 BCNN_EXPORT(memory_needed) size_t page_memory() { return engine->peak_memory() + engine->weight_memory(); }
 
@@ -126,11 +128,11 @@ BCNN_EXPORT(vector) void page_vector(uint32_t seed) {
 
 // Every map of one run, for tests.
 BCNN_EXPORT(maps) void page_maps() {
-    std::vector<float*> to;
+    std::vector<void*> to;
     maps.clear();
-    for (const Shape& s : shapes) maps.emplace_back(size_t(s.h) * size_t(s.w) * size_t(s.c));
+    for (const Shape& s : shapes) maps.emplace_back(size_t(s.h) * size_t(s.w) * size_t(s.c) * engine->value_bytes());
     for (auto& one : maps) to.push_back(one.data());
     engine->maps(image.data(), to.data());
 }
-BCNN_EXPORT(map) float* page_map(size_t op) { return maps[op].data(); }
+BCNN_EXPORT(map) uint8_t* page_map(size_t op) { return maps[op].data(); }
 }

@@ -42,12 +42,13 @@ def quickstart(
     import bcnn
     from bcnn.cli import quickstart_shipped
     from bcnn.cli.deploy import print_checks, size_table
-    from bcnn.cli.quickstart_page import Quickstart, Sample, page
+    from bcnn.cli.quickstart_page import WEB, Quickstart, Sample, page
     from bcnn.cli.train import free_folder
     from bcnn.count.audit import audit
     from bcnn.count.counts import count
     from bcnn.data import open_data
-    from bcnn.deploy import verify_torch
+    from bcnn.deploy import packfile, verify_torch
+    from bcnn.export import web
     from bcnn.files import write_atomic
     from bcnn.program.lower import normalised
     from bcnn.train.interrupt import Stopped
@@ -119,7 +120,13 @@ def quickstart(
         drawn.read_bytes(),
         quickstart_shipped.section(known),
     )
+    web.export(packfile.open_packed(packed), folder / WEB)
     write_atomic(folder / "index.html", page(found).encode("utf-8", "backslashreplace"))
+    out.print(
+        f"{folder / WEB} runs the network in a browser: drop a picture of a digit onto it",
+        highlight=False,
+        soft_wrap=True,
+    )
     out.print(f"open {folder / 'index.html'} in a browser; next: bcnn info {packed}", highlight=False, soft_wrap=True)
 
 

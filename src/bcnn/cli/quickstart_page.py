@@ -26,7 +26,7 @@ STYLE = """
 :root { --ink: #1f2937; --soft: #6b7280; --line: #e5e7eb; --card: #f6f7f9; --page: #fff; --bit: #2563eb; --real: #94a3b8; --bad: #dc2626;
   color-scheme: light dark }
 body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 60rem; margin: 2.5rem auto; padding: 0 1rem }
-h1 { font-size: 1.7rem; line-height: 1.25; margin-bottom: .3rem } h2 { font-size: 1.15rem; margin: 2.8rem 0 .4rem } p { margin: .4rem 0 }
+a { color: var(--bit) } h1 { font-size: 1.7rem; line-height: 1.25; margin-bottom: .3rem } h2 { font-size: 1.15rem; margin: 2.8rem 0 .4rem } p { margin: .4rem 0 }
 .soft, figcaption { color: var(--soft); font-size: .88rem } code { font-size: .9em; overflow-wrap: anywhere }
 .tiles, .samples { display: grid; gap: .7rem; grid-template-columns: repeat(auto-fill, minmax(12.5rem, 1fr)); margin: 1.2rem 0 }
 .tiles div { background: var(--card); border-radius: .6rem; padding: .8rem 1rem } .tiles b { display: block; font-size: 1.55rem }
@@ -51,6 +51,7 @@ th { font-weight: 600; color: var(--soft) } th:first-child, td:first-child { tex
   :root { --ink: #e5e7eb; --soft: #9ca3af; --line: #374151; --card: #27292d; --page: #1a1a1a; --bit: #60a5fa; --real: #64748b; --bad: #f87171 }
   .wide img { filter: invert(.9) hue-rotate(180deg); border-radius: .4rem } }
 """
+WEB = "digits.html"  # beside the page: the packed network as a page of its own, `bcnn export --to web`
 COUNTED = ("binary_params", "real_params", "binary_macs", "real_macs")
 
 
@@ -103,6 +104,7 @@ def page(found: Quickstart) -> str:
 <p class="soft">Network <code>{html.escape(found.counts.name)}</code>, trained in {info["train_seconds"]:.0f} s, then audited, packed, verified and run:
 every number here was counted or measured in this one run.</p>
 <div class="tiles">{"".join(f"<div><b>{value}</b>{text}</div>" for value, text in tiles)}</div>
+<p><a href="{WEB}">Run it in this browser</a>: a page with the engine and this network inside, for photos, the camera and other packed files.</p>
 
 <h2>What it holds and does, for one image</h2>
 <p>Counted from the config alone, by the rules that give every printed digit of the paper's Tables 2 to 5.</p>

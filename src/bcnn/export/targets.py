@@ -41,7 +41,12 @@ TARGETS = {
         extra="onnx",
     ),
     "qonnx": Target("qonnx", "an ONNX model with QONNX's BipolarQuant, for FINN and hls4ml", ".onnx", extra="onnx"),
-    "web": Target("web", "a page for the browser that works offline, engine and model inside", ".html"),
+    "web": Target(
+        "web",
+        "a page for the browser that works offline, engine and model inside",
+        ".html",
+        numbers=("float32", "int16"),
+    ),
 }
 
 

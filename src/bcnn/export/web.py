@@ -1,7 +1,7 @@
 """`--to web`: one HTML file with the engine in WebAssembly, the packed model and a page. It works from a double click, offline.
 
     engine.wasm    native/ compiled for SIMD128, `make wasm`; it travels in the package, so that nobody needs a compiler
-    page/*.js      packed file -> checked program -> engine (json, sha256, packfile, shapes, engine), photo -> bytes (resize), page
+    page/*.js      packed file -> checked program -> engine (json, sha256, packfile, shapes, shapes_fixed, engine), photo -> bytes (resize), page
     page.html      what they are put into, with style.css
 
 The page proves itself: whenever it is opened it runs the test vectors in its file and says how many logits are equal to the bit. Its
@@ -17,6 +17,7 @@ import html
 import json
 import re
 import tempfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,15 @@ from bcnn.program.program import SMALLEST_CROP, Limits, TooLargeError
 
 PARTS = Path(__file__).parent / "page"
 ENGINE = PARTS / "engine.wasm"
-CORE = ("json.js", "sha256.js", "packfile.js", "shapes.js", "engine.js", "resize.js")  # what needs no page
+CORE = (
+    "json.js",
+    "sha256.js",
+    "packfile.js",
+    "shapes.js",
+    "shapes_fixed.js",
+    "engine.js",
+    "resize.js",
+)  # what needs no page
 # Multiply-accumulates and operations of one image: some seconds of a browser, which has no other way to stop them than its own patience.
 WORK = 1 << 35
 
@@ -55,7 +64,7 @@ def page(packed: Packed, name: str) -> str:
         "title": html.escape(found.title if found else name),
         "name": html.escape(f"{name}.bcnn"),
         "style": style,
-        "engine": base64.b64encode(ENGINE.read_bytes()).decode(),
+        "engine": base64.b64encode(zlib.compress(ENGINE.read_bytes(), 9)).decode(),
         "model": base64.b64encode(_bytes(packed)).decode(),
         "script": script,
     }
@@ -72,6 +81,7 @@ def core() -> str:
         "KINDS": kinds(),
         "STREAMS": fields.STREAMS,
         "DTYPES": dtypes,
+        "NUMBERS": {kind: cls.NUMBERS for known in (ops.Op, ops.Ending) for kind, cls in known.KINDS.items()},
     }
     constants = "".join(f"const {name} = {json.dumps(value)};\n" for name, value in known.items())
     return constants + "\n".join(_part(name) for name in CORE)

@@ -4,7 +4,7 @@
 // A program as flat 32-bit numbers: kind, numbers, arrays and parts of every op, as bcnn/program/record.py has them.
 class RecordWriter {
   constructor(ops, shapes) {
-    this.chunks = []; // arrays of 32-bit numbers
+    this.chunks = []; // of bytes, four at a time
     this.put(ops.length);
     ops.forEach((op, i) => {
       this.put(...shapes[i]);
@@ -16,21 +16,35 @@ class RecordWriter {
     this.chunks.push(Int32Array.from(values));
   }
 
+  // Filled up to whole numbers.
+  bytes(values) {
+    const padded = new Uint8Array(Math.ceil(values.byteLength / 4) * 4);
+    padded.set(new Uint8Array(values.buffer, values.byteOffset, values.byteLength));
+    this.chunks.push(padded);
+  }
+
   text(text) {
-    const bytes = new TextEncoder().encode(text), padded = new Uint8Array(Math.ceil(bytes.length / 4) * 4);
-    padded.set(bytes);
+    const bytes = new TextEncoder().encode(text);
     this.put(bytes.length);
-    this.chunks.push(new Int32Array(padded.buffer));
+    this.bytes(bytes);
   }
 
   record({ kind, fields }) {
-    const numbers = [], arrays = [], parts = [];
+    const numbers = [],
+      arrays = [],
+      parts = [];
     const isPart = (value) => value !== null && typeof value === "object" && "kind" in value;
-    const types = new Map((Array.isArray(KINDS[kind]) ? KINDS[kind] : KINDS.Op[kind] ?? KINDS.Ending[kind]).map(([name, type]) => [name, type]));
+    const types = new Map(
+      (Array.isArray(KINDS[kind]) ? KINDS[kind] : (KINDS.Op[kind] ?? KINDS.Ending[kind])).map(([name, type]) => [
+        name,
+        type,
+      ]),
+    );
     for (const [name, value] of Object.entries(fields)) {
       if (value === null) continue;
       if (isPart(value)) parts.push([name, [value]]);
-      else if (Array.isArray(value)) (/^tuple\[(int|Map)\b/.test(types.get(name)) ? numbers : parts).push([name, value]);
+      else if (Array.isArray(value))
+        (/^tuple\[(int|Map)\b/.test(types.get(name)) ? numbers : parts).push([name, value]);
       else if (typeof value === "object") arrays.push([name, value.values]);
       else numbers.push([name, [Number(value)]]);
     }
@@ -43,8 +57,8 @@ class RecordWriter {
     this.put(arrays.length);
     for (const [name, values] of arrays) {
       this.text(name);
-      this.put(values.length);
-      this.chunks.push(values);
+      this.put(values.length, values.BYTES_PER_ELEMENT);
+      this.bytes(values);
     }
     this.put(parts.length);
     for (const [name, list] of parts) {
@@ -54,7 +68,7 @@ class RecordWriter {
     }
   }
 
-  bytes() {
+  all() {
     const made = new Uint8Array(this.chunks.reduce((sum, chunk) => sum + chunk.byteLength, 0));
     let at = 0;
     for (const chunk of this.chunks) {
@@ -68,13 +82,14 @@ class RecordWriter {
 class Engine {
   // `module` is the compiled engine, `program` what openPacked returned.
   static async make(module, program) {
-    const engine = new Engine(), imports = { bcnn: { fail: (at, length) => engine.fail(at, length) } };
-    for (const { module: from, name } of WebAssembly.Module.imports(module))
-      (imports[from] ??= {})[name] ??= () => 0; // a clock that nobody reads here
+    const engine = new Engine(),
+      imports = { bcnn: { fail: (at, length) => engine.fail(at, length) } };
+    for (const { module: from, name } of WebAssembly.Module.imports(module)) (imports[from] ??= {})[name] ??= () => 0; // a clock that nobody reads here
     engine.exports = (await WebAssembly.instantiate(module, imports)).exports;
     engine.program = program;
     engine.call("_initialize");
-    const records = new RecordWriter(program.ops, program.shapes).bytes(), at = engine.call("take", records.length);
+    const records = new RecordWriter(program.ops, program.shapes).all(),
+      at = engine.call("take", records.length);
     if (!at) throw new UserError("there is not enough memory for this network");
     new Uint8Array(engine.exports.memory.buffer, at, records.length).set(records);
     engine.call("open", at, records.length);
@@ -86,7 +101,9 @@ class Engine {
       return this.exports[name](...values);
     } catch (error) {
       if (error instanceof UserError) throw error;
-      throw new UserError(`the engine stopped (${error.message}): there is not enough memory for this network, or its file is damaged`);
+      throw new UserError(
+        `the engine stopped (${error.message}): there is not enough memory for this network, or its file is damaged`,
+      );
     }
   }
 
@@ -107,19 +124,28 @@ class Engine {
 
   runImage() {
     this.call("run");
-    return this.numbers(Float32Array, this.call("logits"), product(this.program.shapes.at(-1)));
+    const values = this.values(this.call("logits"), product(this.program.shapes.at(-1)));
+    if (values instanceof Float32Array) return values;
+    const step = 2 ** -fractionsOf(this.program.ops).at(-1); // exact: 16 bits times a power of two
+    return Float32Array.from(values, (value) => value * step);
+  }
+
+  // Of a map: float32, or int16 of a program in integers.
+  values(at, count) {
+    return this.numbers(this.call("value_bytes") === 2 ? Int16Array : Float32Array, at, count);
   }
 
   // Every map of one image, for tests.
   maps(pixels) {
     new Uint8Array(this.exports.memory.buffer, this.call("image"), pixels.length).set(pixels);
     this.call("maps");
-    return this.program.shapes.map((shape, i) => this.numbers(Float32Array, this.call("map", i), product(shape)));
+    return this.program.shapes.map((shape, i) => this.values(this.call("map", i), product(shape)));
   }
 
   // How many of the file's test vectors give the logits that were stored when it was packed, bit for bit.
   verify() {
-    const { seeds, expected } = this.program, classes = expected.length / seeds.length;
+    const { seeds, expected } = this.program,
+      classes = expected.length / seeds.length;
     return seeds.filter((seed, i) => {
       this.call("vector", seed);
       return this.runImage().every((value, c) => Object.is(value, expected[i * classes + c]));
@@ -129,7 +155,8 @@ class Engine {
 
 // Class numbers by falling probability, the first of equals first, as Engine.predict of bcnn.deploy.engine has them.
 function likeliest(logits, top) {
-  const most = logits.reduce((a, b) => Math.max(a, b), -Infinity), shares = Array.from(logits, (value) => Math.exp(value - most));
+  const most = logits.reduce((a, b) => Math.max(a, b), -Infinity),
+    shares = Array.from(logits, (value) => Math.exp(value - most));
   const sum = shares.reduce((a, b) => a + b, 0);
   return shares
     .map((share, index) => ({ index, probability: share / sum }))

@@ -11,12 +11,17 @@ class Real {
 
 const MAX_DEPTH = 500; // a program has six levels
 const NUMBER = /-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/y;
-const WORDS = new Map([["true", true], ["false", false], ["null", null]]);
+const WORDS = new Map([
+  ["true", true],
+  ["false", false],
+  ["null", null],
+]);
 
 // `real` makes the value of a number with a point or an exponent.
 function strictJson(text, what, real = (value) => new Real(value)) {
   let at = 0;
-  const bad = (why) => new UserError(`${what} is not valid JSON (${why} at character ${at}): damaged or not a packed file`);
+  const bad = (why) =>
+    new UserError(`${what} is not valid JSON (${why} at character ${at}): damaged or not a packed file`);
 
   function space() {
     while (at < text.length && " \t\n\r".includes(text[at])) at++;
@@ -101,7 +106,13 @@ function strictJson(text, what, real = (value) => new Real(value)) {
 // A value as an error shows it: of a length that fits a sentence.
 function shown(value) {
   const plain = (item) =>
-    item instanceof Real ? item.value : item instanceof Map ? Object.fromEntries([...item].map(([k, v]) => [k, plain(v)])) : Array.isArray(item) ? item.slice(0, 40).map(plain) : item;
+    item instanceof Real
+      ? item.value
+      : item instanceof Map
+        ? Object.fromEntries([...item].map(([k, v]) => [k, plain(v)]))
+        : Array.isArray(item)
+          ? item.slice(0, 40).map(plain)
+          : item;
   const text = String(JSON.stringify(plain(value))).replace(/[^\x20-\x7e]/g, "?");
   return text.length <= 80 ? text : `${text.slice(0, 77)}...`;
 }

@@ -6,10 +6,13 @@ const WHOLE = 1 << 24; // of images.py: an image whose resized whole would be la
 
 // What output pixels first ... first + count of `size` are made of, in an input that has `inside` pixels and of which begin ... end is read.
 function coefficients(inside, begin, end, size, first, count) {
-  const scale = Math.fround(end - begin) / size, support = Math.max(scale, 1), pixels = [];
+  const scale = Math.fround(end - begin) / size,
+    support = Math.max(scale, 1),
+    pixels = [];
   for (let at = first; at < first + count; at++) {
     const centre = begin + (at + 0.5) * scale;
-    const low = Math.max(Math.trunc(centre - support + 0.5), 0), high = Math.min(Math.trunc(centre + support + 0.5), inside);
+    const low = Math.max(Math.trunc(centre - support + 0.5), 0),
+      high = Math.min(Math.trunc(centre + support + 0.5), inside);
     const weights = [];
     let sum = 0;
     for (let x = low; x < high; x++) {
@@ -29,7 +32,9 @@ function pass(from, step, line, pixels, lines, to, toStep, toLine) {
   for (let i = 0; i < pixels.length; i++) {
     const { low, weights } = pixels[i];
     for (let y = 0; y < lines; y++) {
-      let r = 1 << (PRECISION - 1), g = r, b = r;
+      let r = 1 << (PRECISION - 1),
+        g = r,
+        b = r;
       for (let k = 0, at = y * line + low * step; k < weights.length; k++, at += step) {
         const weight = weights[k];
         r = (r + from[at] * weight) | 0;
@@ -58,9 +63,11 @@ function resized(pixels, given, box, size, at, out, rowsFirst) {
   );
   // Only those lines of the first pass that the second one reads.
   const second = rowsFirst ? across : down;
-  const first = second[0].low, lines = second.at(-1).low + second.at(-1).weights.length - first;
+  const first = second[0].low,
+    lines = second.at(-1).low + second.at(-1).weights.length - first;
   for (const one of second) one.low -= first;
-  const made = new Uint8Array(out[0] * out[1] * 3), line = given[0] * 4;
+  const made = new Uint8Array(out[0] * out[1] * 3),
+    line = given[0] * 4;
   if (rowsFirst) {
     const middle = new Uint8Array(lines * out[1] * 3);
     pass(pixels.subarray(first * 4), line, 4, down, lines, middle, lines * 3, 3);
@@ -74,13 +81,16 @@ function resized(pixels, given, box, size, at, out, rowsFirst) {
 }
 
 function roundedToEven(value) {
-  const low = Math.floor(value), rest = value - low;
+  const low = Math.floor(value),
+    rest = value - low;
   return rest > 0.5 || (rest === 0.5 && low % 2) ? low + 1 : low;
 }
 
 // RGBA bytes of width x height -> RGB bytes of `size` = [height, width]: resized to cover size / crop, then the centre.
 function fit(pixels, width, height, [toHeight, toWidth], crop) {
-  const given = [width, height], to = [toWidth, toHeight], all = [0, 0, width, height];
+  const given = [width, height],
+    to = [toWidth, toHeight],
+    all = [0, 0, width, height];
   if (width === toWidth && height === toHeight) return resized(pixels, given, all, given, [0, 0], to, false);
   const ratio = Math.max(toHeight / crop / height, toWidth / crop / width);
   const larger = given.map((side, i) => Math.max(to[i], roundedToEven(side * ratio)));

@@ -19,18 +19,30 @@ for (let candidate = 2, found = 0; found < 64; candidate++) {
 
 // The first 8 bytes of the hash of some arrays of bytes behind each other.
 function digest(...parts) {
-  const state = START.slice(), block = new Uint8Array(64), view = new DataView(block.buffer), w = new Uint32Array(64);
-  let filled = 0, total = 0;
+  const state = START.slice(),
+    block = new Uint8Array(64),
+    view = new DataView(block.buffer),
+    w = new Uint32Array(64);
+  let filled = 0,
+    total = 0;
 
   function compress() {
     for (let i = 0; i < 16; i++) w[i] = view.getUint32(4 * i);
     for (let i = 16; i < 64; i++) {
-      const x = w[i - 15], y = w[i - 2];
+      const x = w[i - 15],
+        y = w[i - 2];
       const s0 = ((x >>> 7) | (x << 25)) ^ ((x >>> 18) | (x << 14)) ^ (x >>> 3);
       const s1 = ((y >>> 17) | (y << 15)) ^ ((y >>> 19) | (y << 13)) ^ (y >>> 10);
       w[i] = w[i - 16] + s0 + w[i - 7] + s1;
     }
-    let a = state[0], b = state[1], c = state[2], d = state[3], e = state[4], f = state[5], g = state[6], h = state[7];
+    let a = state[0],
+      b = state[1],
+      c = state[2],
+      d = state[3],
+      e = state[4],
+      f = state[5],
+      g = state[6],
+      h = state[7];
     for (let i = 0; i < 64; i++) {
       const s1 = ((e >>> 6) | (e << 26)) ^ ((e >>> 11) | (e << 21)) ^ ((e >>> 25) | (e << 7));
       const first = (h + s1 + ((e & f) ^ (~e & g)) + ROUND[i] + w[i]) | 0;
@@ -55,7 +67,7 @@ function digest(...parts) {
     state[7] += h;
   }
   function feed(bytes) {
-    for (let at = 0; at < bytes.length; ) {
+    for (let at = 0; at < bytes.length;) {
       const taken = Math.min(64 - filled, bytes.length - at);
       block.set(bytes.subarray(at, at + taken), filled);
       at += taken;
@@ -70,7 +82,7 @@ function digest(...parts) {
     feed(part);
     total += part.length;
   }
-  const end = new Uint8Array(((filled < 56 ? 56 : 120) - filled) + 8);
+  const end = new Uint8Array((filled < 56 ? 56 : 120) - filled + 8);
   end[0] = 0x80;
   new DataView(end.buffer).setBigUint64(end.length - 8, BigInt(total) * 8n);
   feed(end);

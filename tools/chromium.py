@@ -1,4 +1,4 @@
-"""A headless Chromium, driven over a pipe by its own protocol: no package but the browser.
+"""A headless Chromium, driven over a pipe by its own protocol: no package but the browser. For tests, benchmarks and pictures.
 
 with Chromium() as browser:
     browser.open(path.as_uri())
@@ -8,6 +8,7 @@ with Chromium() as browser:
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import select
@@ -18,11 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FOUND = next((path for name in NAMES if (path := shutil.which(name))), None)
-needs_chromium = pytest.mark.skipif(FOUND is None, reason="no Chromium is installed: the page cannot be opened")
 FLAGS = (
     "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --disable-background-networking "
     "--disable-component-update --use-fake-device-for-media-stream --use-fake-ui-for-media-stream --remote-debugging-pipe"
@@ -134,3 +132,20 @@ class Chromium:
 
     def screenshot(self, path: Path) -> None:
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"]))
+
+    def cpu_seconds(self) -> float:
+        """Processor time of the main threads of all pages so far (Linux)."""
+        parents = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):
+                    parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        total = 0
+        for process in parents:
+            above = process
+            while above in parents and above != self.process.pid:
+                above = parents[above]
+            with contextlib.suppress(OSError):
+                if above == self.process.pid and b"--type=renderer" in Path(f"/proc/{process}/cmdline").read_bytes():
+                    total += int(Path(f"/proc/{process}/schedstat").read_text().split()[0])
+        return total / 1e9
