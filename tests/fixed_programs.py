@@ -43,7 +43,9 @@ class FixedDraw(Draw):
         up = min(most, 7) if not self.corners or self.rng.random() < 0.5 else int(self.rng.integers(0, most + 1))
         # values of some hundreds, or of anything, which may saturate
         small = not self.corners or self.rng.random() < 0.7
-        scale = self.shorts(made, most=min(32767, max(1, (600 << 15) // (int(np.sqrt(bits)) << up))) if small else 32767)
+        scale = self.shorts(
+            made, most=min(32767, max(1, (600 << 15) // (int(np.sqrt(bits)) << up))) if small else 32767
+        )
         return o.FixedBranch(
             self.above(k),
             self.words(made, taps, k // groups),
@@ -209,7 +211,7 @@ class _Random:
         found: list[o.Ending | None] = []
         for _ in range(self.whole(0, at_most)):
             spread = [i for i, s in enumerate(self.shapes) if all(a in (1, b) for a, b in zip(s, shape, strict=True))]
-            kinds = "add add gate affine prelu prelu relu clip bound shift sign table".split()
+            kinds = ["add", "add", "gate", "affine", "prelu", "prelu", "relu", "clip", "bound", "shift", "sign", "table"]
             kind = str(draw.rng.choice(kinds))
             if kind == "add":
                 found.append(self.add(shape))
@@ -292,9 +294,7 @@ class _Random:
         h, w, _ = self.shapes[source]
         weight = self.draw.shorts(1, 1, c, made, most=max(1, 60_000 // c) if c > 1 else 32767)
         down = self.draw.rng.integers(0, 12, made).astype(np.int16)
-        return o.FixedConv(
-            source, c, weight, np.zeros(made, np.int32), down, after=self.endings((h, w, made), 2)
-        )
+        return o.FixedConv(source, c, weight, np.zeros(made, np.int32), down, after=self.endings((h, w, made), 2))
 
     def pointwise(self, source: int) -> o.Op:
         h, w, _ = self.shapes[source]
