@@ -15,6 +15,8 @@ static simde__m512 _mm512_cvtepi32_ps(simde__m512i v) {  // the one that SIMDe 0
     for (int i = 0; i < 16; i++) to.f32[i] = float(from.i32[i]);
     return simde__m512_from_private(to);
 }
+#undef _mm512_madd_epi16  // SIMDe 0.7 takes it for another one, with four arguments
+#define _mm512_madd_epi16(a, b) simde_mm512_madd_epi16(a, b)
 #else
 #include <immintrin.h>
 // A target region instead of a compiler flag: only what follows may use these instructions.

@@ -48,30 +48,36 @@ static void fixed_finish(const FixedFinish<Count>& f, const FixedEnd& end, int c
         low[j] = subtract(broadcast_short(0), limit[j]);
     }
     const Shorts least_bent = broadcast_short(-(32768 >> end.bend_up));
+    // All in registers: stores might change what `f` and `end` hold, as far as the compiler knows.
+    const Amount up[2] = {amount(f.up[0] + 1), amount(f.up[B - 1] + 1)};
+    const Amount bend_up = amount(end.bend_up), last_up = amount(end.shift_up);
+    const ptrdiff_t next[3] = {f.add_next[0], f.add_next[1], f.add_next[2]};
     const Count *n = f.n[0], *second = f.n[B - 1];
-    const int16_t* add_from[3] = {f.add[0], f.add[1], f.add[2]};
+    const int16_t *first_add = f.add[0], *second_add = f.add[1], *third_add = f.add[2];
     int16_t* out = f.out;
     const auto term = [&](const Count* counted, int b, int j) __attribute__((always_inline)) {
-        const Shorts dot = subtract(constant[b][j], shifted_counts<by_byte>(counted, j, f.up[b] + 1));
+        const Shorts dot = subtract(constant[b][j], shifted_counts<by_byte>(counted, j, up[b]));
         const Shorts made = product(dot, scale[b][j]);
         return sure ? add(made, offset[b][j]) : plus(made, offset[b][j]);
     };
-    for (int p = 0; p < f.pixels; p++) {
+    for (int p = f.pixels; p > 0; p--) {
         for (int j = 0; j < V; j++) {
             Shorts v = term(n, 0, j);
             if (sum == one_more) v = plus(load(out + j * short_lanes), v);
             if (sum == two_branches) v = plus(v, term(second, B - 1, j));
-            if (adds > 0) v = plus(v, load(add_from[0] + j * f.add_next[0]));
-            if (adds > 1) v = plus(v, load(add_from[1] + j * f.add_next[1]));
+            if (adds > 0) v = plus(v, load(first_add + j * next[0]));
+            if (adds > 1) v = plus(v, load(second_add + j * next[1]));
             if (prelu == 1) v = straight(v, bend[j]);
-            if (prelu == 2) v = bent(v, bend[j], end.bend_up, least_bent);
-            if (then == 1) v = shift_up(smaller(larger(v, low[j]), limit[j]), end.shift_up);
-            if (then == 2) v = plus(v, load(add_from[2] + j * f.add_next[2]));
+            if (prelu == 2) v = bent(v, bend[j], bend_up, least_bent);
+            if (then == 1) v = shift_up(smaller(larger(v, low[j]), limit[j]), last_up);
+            if (then == 2) v = plus(v, load(third_add + j * next[2]));
             store(out + j * short_lanes, v);
         }
         n += kPad;
-        second += kPad;
-        for (int i = 0; i < 3; i++) add_from[i] += kShortLine;
+        if (B == 2) second += kPad;
+        if (adds > 0) first_add += kShortLine;
+        if (adds > 1) second_add += kShortLine;
+        if (then == 2) third_add += kShortLine;
         out += kShortLine;
     }
 }
@@ -141,6 +147,19 @@ BCNN_NOINLINE void fixed_finish_run(const FixedBinaryConvData& d, const FixedBin
     }
 }
 
+// The counts of one branch for up to 64 channels from c on, by table: no bits, no dots.
+template <class Count>
+BCNN_INLINE void count_by_rank(const RankTable& t, const int16_t* x, int pixels, int c, int o, Count* n) {
+    const uint16_t *r0 = t.rank[0], *r1 = t.rank[1], *r2 = t.rank[2], *r3 = t.rank[3];
+    const uint8_t *first = t.rows[0] + c, *second = t.rows[1] + c;
+    const bool both = o - c > kShortLine;
+    for (int p = 0; p < pixels; p++, x += kShortLine, n += kPad) {
+        const uint8_t *one = first + r0[x[0]] + r1[x[1]], *other = second + r2[x[2]] + r3[x[3]];
+        add_rows(one, other, n);
+        if (both) add_rows(one + kShortLine, other + kShortLine, n + kShortLine);
+    }
+}
+
 template <class Count, bool by_byte, bool sure, bool taps>
 static void fixed_conv_counting(const FixedBinaryConvData& d, const FixedBinaryConvStep& s) {
     Count* const n[2] = {(Count*)s.scratch, (Count*)s.scratch + kBlock * kPad};
@@ -156,7 +175,7 @@ static void fixed_conv_counting(const FixedBinaryConvData& d, const FixedBinaryC
                 uint8_t* const to = bits + (b - b0) * block_bits;
                 if (taps)
                     gather_block(d, s.taps[b], p0, pixels, words, to);
-                else
+                else if (!d.branch[b].table)
                     short_sign_pack(s.x + size_t(p0) * kShortLine, pixels, s.x_view, d.branch[b].above, to, d.bits);
             }
             for (int c = s.channel_begin; c < s.channel_end; c += kPad) {
@@ -165,6 +184,12 @@ static void fixed_conv_counting(const FixedBinaryConvData& d, const FixedBinaryC
                     const int branches = b || !sure ? 1 : least(2, b1 - b);
                     for (int i = 0; i < branches; i++) {
                         const uint8_t* const from = bits + (b + i - b0) * block_bits;
+                        if constexpr (!taps && sizeof(Count) == 1) {
+                            if (const RankTable* const table = d.branch[b + i].table) {
+                                count_by_rank(*table, s.x + size_t(p0) * kShortLine, pixels, c, d.o, n[i]);
+                                continue;
+                            }
+                        }
                         if (taps && d.plain)
                             count_plain(d, d.branch[b + i].weight, from, pixels, c, n[i]);
                         else

@@ -46,7 +46,7 @@ static void fixed_ending(const FixedEndingData& d, const FixedEndingStep& s) {
         case FixedEndingKind::prelu:
             each_short(s, [&](Shorts v, int c, int) __attribute__((always_inline)) {
                 const Shorts bend = load(d.a + c);
-                return d.bits ? bent(v, bend, d.bits, broadcast_short(-(32768 >> d.bits))) : straight(v, bend);
+                return d.bits ? bent(v, bend, amount(d.bits), broadcast_short(-(32768 >> d.bits))) : straight(v, bend);
             });
             break;
         case FixedEndingKind::relu:

@@ -8,7 +8,7 @@ BCNN_INLINE int16_t saturated(int64_t v) { return int16_t(v > 32767 ? 32767 : v 
 // v >> bits, rounded: the last bit shifted out is added. No sum can leave 16 bits.
 BCNN_INLINE Shorts rounded_down(Shorts v, int bits) {
     if (bits == 0) return v;
-    return add(shift_down(v, bits), both_bits(shift_down(v, bits - 1), broadcast_short(1)));
+    return add(shift_down(v, amount(bits)), both_bits(shift_down(v, amount(bits - 1)), broadcast_short(1)));
 }
 
 // v * 2^up, saturated or rounded.
@@ -33,7 +33,7 @@ BCNN_INLINE Shorts scaled(Shorts a, Shorts b, int down) {
 BCNN_INLINE Shorts straight(Shorts v, Shorts bend) {  // PReLU with up = 0
     return plus(v, product(smaller(v, broadcast_short(0)), bend));
 }
-BCNN_INLINE Shorts bent(Shorts v, Shorts bend, int up, Shorts least) {  // least: -(2^15 >> up)
+BCNN_INLINE Shorts bent(Shorts v, Shorts bend, Amount up, Shorts least) {  // least: -(2^15 >> up)
     v = larger(v, least);
     return plus(v, product(shift_up(smaller(v, broadcast_short(0)), up), bend));
 }

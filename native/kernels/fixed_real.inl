@@ -11,27 +11,38 @@ BCNN_INLINE Shorts plus_if_needed(Shorts a, Shorts b) {
 
 template <int S, int P, int y0, int y1, bool sure>
 BCNN_INLINE void fixed_depthwise_tile(const int16_t* const rows[3], ptrdiff_t from, bool outside_left,
-                                      bool outside_right, const int16_t* w, Shorts offset, Shorts bend, int bend_up,
-                                      int16_t* out) {
-    constexpr int columns = (P - 1) * S + 3;
+                                      bool outside_right, const int16_t* w, Shorts offset, Shorts bend,
+                                      const FixedDepthwiseData& d, int16_t* out) {
+    constexpr int step = S ? S : 1, columns = (P - 1) * step + 3;  // P is 1 if S is 0
     Shorts v[P];
     for (int p = 0; p < P; p++) v[p] = offset;
     for (int ky = y0; ky < y1; ky++) {
-        Shorts column[columns];
-        column[0] = load(outside_left ? no_shorts : rows[ky] + from);
-        for (int i = 1; i + 1 < columns; i++) column[i] = load(rows[ky] + from + i * kShortLine);
-        column[columns - 1] = load(outside_right ? no_shorts : rows[ky] + from + (columns - 1) * kShortLine);
-        for (int kx = 0; kx < 3; kx++) {
-            const Shorts weight = load(w + (ky * 3 + kx) * short_lanes);
-            for (int p = 0; p < P; p++)
-                v[p] = in_order(plus_if_needed<sure>(v[p], product(weight, column[p * S + kx])));
+        // Each column is read once, for up to three pixels; a pixel meets its columns in the order of its taps. Sums of
+        // P pixels, three weights and a column fit 16 registers.
+        Shorts weight[3];
+        for (int kx = 0; kx < 3; kx++) weight[kx] = load(w + (ky * 3 + kx) * short_lanes);
+#pragma GCC unroll 16
+        for (int i = 0; i < columns; i++) {
+            const bool outside = (i == 0 && outside_left) || (i + 1 == columns && outside_right);
+            const Shorts column = in_order(load(outside ? no_shorts : rows[ky] + from + i * kShortLine));
+#pragma GCC unroll 3
+            for (int kx = 0; kx < 3; kx++) {
+                const int p = (i - kx) / step;
+                if (i < kx || (i - kx) % step || p >= P) continue;
+                v[p] = plus_if_needed<sure>(v[p], product(column, weight[kx]));
+            }
         }
     }
-    if (bend_up == 0) {
+    if (d.bend_up == 0 && d.mild) {
+        const Shorts zero = broadcast_short(0);
+        for (int p = 0; p < P; p++)
+            store(out + p * kShortLine, add(v[p], product(smaller(v[p], zero), bend)));
+    } else if (d.bend_up == 0) {
         for (int p = 0; p < P; p++) store(out + p * kShortLine, straight(v[p], bend));
     } else {
-        const Shorts least_bent = broadcast_short(-(32768 >> bend_up));
-        for (int p = 0; p < P; p++) store(out + p * kShortLine, bent(v[p], bend, bend_up, least_bent));
+        const Shorts least_bent = broadcast_short(-(32768 >> d.bend_up));
+        const Amount up = amount(d.bend_up);
+        for (int p = 0; p < P; p++) store(out + p * kShortLine, bent(v[p], bend, up, least_bent));
     }
 }
 
@@ -39,7 +50,7 @@ template <int S, int y0, int y1, bool sure>
 static void fixed_depthwise_row(const FixedDepthwiseData& d, const int16_t* const* rows, View v, int j, int c,
                                 int16_t* out, View out_view, int width) {
     constexpr int columns = 56;
-    constexpr int largest = S == 1 ? 7 : S == 2 ? 4 : 1;
+    constexpr int largest = S ? 7 : 1;  // 7 divides 224, 112, ... 7
     const int stride = S ? S : d.stride, tile = width >= largest ? largest : 1;
     const int end = least(j + line_registers, (d.k + short_lanes - 1) / short_lanes);
     for (int x0 = 0; x0 < width; x0 += columns)
@@ -54,10 +65,10 @@ static void fixed_depthwise_row(const FixedDepthwiseData& d, const int16_t* cons
                 const bool left = x == 0, right = (x + tile - 1) * stride + 1 >= d.width;
                 const ptrdiff_t first = ptrdiff_t(x * stride - 1) * kShortLine;
                 if (tile == largest)
-                    fixed_depthwise_tile<S, largest, y0, y1, sure>(from, first, left, right, w, offset, bend,
-                                                                   d.bend_up, to + x * kShortLine);
+                    fixed_depthwise_tile<S, largest, y0, y1, sure>(from, first, left, right, w, offset, bend, d,
+                                                                   to + x * kShortLine);
                 else
-                    fixed_depthwise_tile<S, 1, y0, y1, sure>(from, first, left, right, w, offset, bend, d.bend_up,
+                    fixed_depthwise_tile<S, 1, y0, y1, sure>(from, first, left, right, w, offset, bend, d,
                                                              to + x * kShortLine);
             }
         }
@@ -255,16 +266,17 @@ static void fixed_pool(const PoolData& d, const int16_t* const* rows, View v, in
 static void fixed_avg_pool_2x2(const int16_t* const* rows, View v, int channels, int16_t* out, View out_view,
                                int width) {
     const Shorts one = broadcast_short(1);
+    const Amount half = amount(1);
     for (int c = 0; c < channels; c += short_lanes) {
         const int16_t *upper = rows[0] + place_of<int16_t>(v, c), *lower = rows[1] + place_of<int16_t>(v, c);
         int16_t* to = out + place_of<int16_t>(out_view, c);
         for (int x = 0; x < width; x++, upper += 2 * kShortLine, lower += 2 * kShortLine, to += kShortLine) {
             const Shorts a = load(upper), b = load(upper + kShortLine), p = load(lower), q = load(lower + kShortLine);
             const Shorts e = differing_bits(a, b), f = differing_bits(p, q);
-            const Shorts s = add(both_bits(a, b), shift_down(e, 1)), t = add(both_bits(p, q), shift_down(f, 1));
+            const Shorts s = add(both_bits(a, b), shift_down(e, half)), t = add(both_bits(p, q), shift_down(f, half));
             const Shorts g = differing_bits(s, t);
             const Shorts last = both_bits(either_bits(g, both_bits(e, f)), one);
-            store(to, add(add(both_bits(s, t), shift_down(g, 1)), last));
+            store(to, add(add(both_bits(s, t), shift_down(g, half)), last));
         }
     }
 }

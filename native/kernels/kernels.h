@@ -152,12 +152,21 @@ struct FixedEnd {
     const int16_t *bend, *limit;
 };
 
+// The counts of a map of four channels whose replicas are read, as that of an image. However many replicas compare a
+// value with their limits, the outcome is how many limits it is above, its rank: so are their bits, and what they add to
+// the counts of all channels made. Two channels of the map are one table.
+struct RankTable {
+    const uint16_t* rank[4];  // by channel and value, which is at most a bound: bytes from a row of the table
+    const uint8_t* rows[2];   // [ranks of two channels][O padded], in the order of Narrow counts
+};
+
 struct FixedBranchData {
     const int16_t* above;  // [K], 32767 past K: those bits are 0, like the weights there
     const uint8_t* weight;
     const int16_t *scale, *offset;
     const int16_t* constant;  // [class of missing taps][O padded]: dot << up = constant - (count << (up + 1))
     int up;
+    const RankTable* table;  // or none
 };
 
 struct FixedBinaryConvData : DotsData {
@@ -185,6 +194,7 @@ struct FixedDepthwiseData {
     const int16_t *weight, *offset, *bend;  // weight [K / lanes, 9, lanes]
     int bend_up;
     bool sure;  // no sum can leave 16 bits
+    bool mild;  // no slope is above 1: neither can a PReLU's
 };
 
 struct FixedConvData {  // see ConvData
@@ -219,6 +229,7 @@ struct FixedEndingStep {
 
 struct FixedKernels {
     int lanes;
+    int (*count_place)(int channel);    // of Narrow counts, within a line
     size_t (*bits_bytes)(int words);    // DotsData::bits of 1x1
     size_t (*weight_bytes)(int words);  // of one group of channels
     void (*pack_weight)(const uint32_t* weight, int o, int words, uint8_t* out);  // 1x1

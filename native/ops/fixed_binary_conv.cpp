@@ -1,4 +1,5 @@
 // FixedBinaryConv on int16 maps; see ops/dots.h and kernels/fixed_binary.inl.
+#include <algorithm>
 #include <cstdlib>
 
 #include "ops/dots.h"
@@ -36,18 +37,24 @@ public:
             const int up = records_[b].number("up");
             constant_.push_back(constant(b, up));
             branches_.push_back({pointwise_ ? above_[b].data() : nullptr, weight_of(b), scale_[b].data(),
-                                 offset_[b].data(), constant_[b].data(), up});
+                                 offset_[b].data(), constant_[b].data(), up, nullptr});
             d_.by_byte &= up == 7;
             for (size_t c = 0; c < o; c++) {
                 const int most = (std::abs(int(scale_[b].data()[c])) * (bits_ << up) + (1 << 14)) >> 15;
                 d_.sure &= most + std::abs(int(offset_[b].data()[c])) <= 32767;
             }
         }
+        const std::vector<int>* const bound = pointwise_ ? build.ops[size_t(reads[0])]->bound() : nullptr;
+        if (bound && map_.c == 4 && d_.narrow)
+            for (size_t b = 0; b < records_.size(); b++) tables_.push_back(rank_table(b, *bound));
+        for (size_t b = 0; b < tables_.size(); b++) branches_[b].table = tables_[b] ? &tables_[b]->table : nullptr;
         d_.branch = branches_.data();
         records_.clear();
     }
     size_t parameter_bytes() const override {
         size_t bytes = Dots::parameter_bytes();
+        for (const auto& one : tables_)
+            if (one) bytes += one->rows.bytes() + one->ranks.size() * sizeof(uint16_t);
         for (const auto* arrays : {&above_, &scale_, &offset_, &constant_})
             for (const Aligned<int16_t>& one : *arrays) bytes += one.bytes();
         return bytes;
@@ -78,9 +85,56 @@ private:
         return made;
     }
 
+    struct OwnTable {
+        RankTable table;
+        std::vector<uint16_t> ranks;
+        Aligned<uint8_t> rows;
+    };
+    // See RankTable; none where it would be large.
+    std::unique_ptr<OwnTable> rank_table(size_t b, const std::vector<int>& bound) const {
+        const int stride = (shape.c + kShortLine - 1) / kShortLine * kShortLine, replicas = (reads_ + 3) / 4;
+        const int ranks = replicas + 1, most = *std::max_element(bound.begin(), bound.end());
+        if (ranks * ranks * stride > kLargestTable || most > kLargestTable) return nullptr;
+        const int16_t* const above = above_[b].data();
+        const uint32_t* const weight = words_of(b);
+        auto made = std::make_unique<OwnTable>();
+        const size_t values = size_t(2 * most + 1), half = size_t(ranks * ranks) * size_t(stride);
+        made->ranks.resize(4 * values);
+        made->rows = Aligned<uint8_t>(2 * half);
+        for (int c = 0; c < 4; c++) {
+            std::vector<int> order;  // channels read that are replicas of this one, by their limits
+            for (int k = c; k < reads_; k += 4) order.push_back(k);
+            std::stable_sort(order.begin(), order.end(), [&](int i, int j) { return above[i] < above[j]; });
+            const int step = c % 2 ? stride : ranks * stride;
+            for (int x = -most; x <= most; x++) {
+                int rank = 0;
+                for (const int k : order) rank += x > above[k];
+                made->ranks[size_t(c) * values + size_t(x + most)] = uint16_t(rank * step);
+            }
+            made->table.rank[c] = made->ranks.data() + size_t(c) * values + size_t(most);
+            for (int rank = 0; rank < ranks; rank++)
+                for (int o = 0; o < shape.c; o++) {
+                    int differ = 0;  // bits of the `rank` smallest limits are 1
+                    for (size_t i = 0; i < order.size(); i++) {
+                        const int bit = int(weight[size_t(o) * size_t(words_) + size_t(order[i] / 32)] >> (order[i] % 32) & 1);
+                        differ += bit != int(int(i) < rank);
+                    }
+                    const int to = o / kShortLine * kShortLine + kernels_.fixed.count_place(o % kShortLine);
+                    for (int with = 0; with < ranks; with++) {
+                        const int row = c % 2 ? with * ranks + rank : rank * ranks + with;
+                        made->rows.data()[size_t(c / 2) * half + size_t(row * stride + to)] += uint8_t(differ);
+                    }
+                }
+        }
+        for (int i = 0; i < 2; i++) made->table.rows[i] = made->rows.data() + size_t(i) * half;
+        return made;
+    }
+    static constexpr int kLargestTable = 1 << 13;  // bytes of one of two that are to stay in L1; values of a map
+
     FixedEndings::Fused fused_;
     std::vector<Aligned<int16_t>> above_, scale_, offset_, constant_;
     std::vector<FixedBranchData> branches_;
+    std::vector<std::unique_ptr<OwnTable>> tables_;  // by branch, or none at all
 };
 
 const Register fixed_binary_conv("FixedBinaryConv", [](const Record& r, Build& b) {

@@ -14,37 +14,52 @@ public:
         const int32_t *scale = r.indices("scale", 3), *offset = r.indices("offset", 3);
         const int16_t* const intensity = r.shorts("intensity", 3);
         const int down = r.number("down");
+        int16_t lookup[3][256];
         for (int c = 0; c < 3; c++)
             for (int u = 0; u < 256; u++) {
                 const int64_t wide = int64_t(u) * scale[c] + offset[c] + ((int64_t(1) << down) >> 1);
-                lookup_[c][u] = saturated(wide >> down);
+                lookup[c][u] = saturated(wide >> down);
             }
         fourth_ = intensity != nullptr;
-        if (fourth_) std::memcpy(intensity_, intensity, sizeof intensity_);
+        for (int c = 0; c < 3; c++)
+            for (int u = 0; u < 256; u++) {
+                parts_[c][u].value = uint64_t(uint16_t(lookup[c][u])) << (16 * c);
+                parts_[c][u].term = fourth_ ? lookup[c][u] * intensity[c] + (c ? 0 : 1 << 13) : 0;
+            }
+        int64_t most = 1 << 13;  // of the intensity's sum
+        for (int c = 0; c < 3; c++) {
+            const auto [least, largest] = std::minmax_element(lookup[c], lookup[c] + 256);
+            bound_.push_back(std::max(-int(*least), int(*largest)));
+            if (fourth_) most += int64_t(bound_[c]) * (intensity[c] < 0 ? -intensity[c] : intensity[c]);
+        }
+        if (fourth_) bound_.push_back(int(std::min<int64_t>((most >> 14) + 1, 32768)));
     }
     bool extends() const override { return fourth_; }
-    size_t parameter_bytes() const override { return sizeof lookup_; }
+    const std::vector<int>* bound() const override { return &bound_; }
+    size_t parameter_bytes() const override { return sizeof parts_; }
     void run(const Task& task) const override {
-        const int i0 = intensity_[0], i1 = intensity_[1], i2 = intensity_[2];
-        const int period = task.out.view.period;
+        const int copies = fourth_ ? task.out.view.period / 4 : 1;  // repeated up to the period right here
         for (int y = task.y0; y < task.y1; y++) {
             const uint8_t* from = task.image + size_t(y) * size_t(shape.w) * 3;
             int16_t* to = task.out.shorts(y);
             for (int x = 0; x < shape.w; x++, from += 3, to += kShortLine) {
-                const int16_t r = lookup_[0][from[0]], g = lookup_[1][from[1]], b = lookup_[2][from[2]];
-                const int16_t pixel[4] = {
-                    r, g, b, fourth_ ? saturated((r * i0 + g * i1 + b * i2 + (1 << 13)) >> 14) : int16_t(0)};
-                std::memcpy(to, pixel, sizeof pixel);
-                if (fourth_)  // repeated up to the period right here
-                    for (int c = 4; c < period; c += 4) std::memcpy(to + c, pixel, sizeof pixel);
+                const Part &r = parts_[0][from[0]], &g = parts_[1][from[1]], &b = parts_[2][from[2]];
+                const int sum = (r.term + g.term + b.term) >> 14;
+                const int fourth = std::min(std::max(sum, -32768), 32767);
+                const uint64_t pixel = (r.value | g.value | b.value) | uint64_t(uint16_t(fourth)) << 48;
+                for (int i = 0; i < copies; i++) std::memcpy(to + 4 * i, &pixel, sizeof pixel);
             }
         }
     }
 
 private:
     static int16_t saturated(int64_t v) { return int16_t(std::clamp<int64_t>(v, -32768, 32767)); }
-    int16_t lookup_[3][256];
-    int16_t intensity_[3] = {};
+    struct Part {        // of a pixel, from one of its bytes
+        uint64_t value;  // at its place among four channels
+        int term;        // of the sum that is the intensity, rounding included
+    };
+    Part parts_[3][256];
+    std::vector<int> bound_;
     bool fourth_;
 };
 

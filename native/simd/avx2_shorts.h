@@ -17,8 +17,10 @@ BCNN_INLINE Shorts larger(Shorts a, Shorts b) { return _mm256_max_epi16(a, b); }
 BCNN_INLINE Shorts both_bits(Shorts a, Shorts b) { return _mm256_and_si256(a, b); }
 BCNN_INLINE Shorts either_bits(Shorts a, Shorts b) { return _mm256_or_si256(a, b); }
 BCNN_INLINE Shorts differing_bits(Shorts a, Shorts b) { return _mm256_xor_si256(a, b); }
-BCNN_INLINE Shorts shift_up(Shorts a, int bits) { return _mm256_sll_epi16(a, _mm_cvtsi32_si128(bits)); }
-BCNN_INLINE Shorts shift_down(Shorts a, int bits) { return _mm256_sra_epi16(a, _mm_cvtsi32_si128(bits)); }
+typedef __m128i Amount;  // of a shift, made once
+BCNN_INLINE Amount amount(int bits) { return _mm_cvtsi32_si128(bits); }
+BCNN_INLINE Shorts shift_up(Shorts a, Amount bits) { return _mm256_sll_epi16(a, bits); }
+BCNN_INLINE Shorts shift_down(Shorts a, Amount bits) { return _mm256_sra_epi16(a, bits); }
 BCNN_INLINE Shorts if_above(Shorts a, Shorts b, Shorts then, Shorts otherwise) {
     return _mm256_blendv_epi8(otherwise, then, _mm256_cmpgt_epi16(a, b));
 }
@@ -47,6 +49,7 @@ BCNN_INLINE Ints add_products(Ints sum, Pair x, const int16_t* w) {
 
 // --- bits ------------------------------------------------------------------------------------------------------------
 
+static int short_count_place(int channel) { return byte_of(channel, false); }
 static size_t short_bits_bytes(int words) { return size_t(words) * 16; }
 static size_t short_weight_bytes(int words) { return weight_bytes(32 * words); }
 
@@ -111,15 +114,21 @@ static void pack_short_weight(const uint32_t* weight, int o, int words, uint8_t*
 
 // --- counts ----------------------------------------------------------------------------------------------------------
 
+// A line of counts from two rows of a RankTable.
+BCNN_INLINE void add_rows(const uint8_t* one, const uint8_t* other, Narrow* n) {
+    const __m256i sum = _mm256_add_epi8(_mm256_load_si256((const __m256i*)one), _mm256_load_si256((const __m256i*)other));
+    _mm256_store_si256((__m256i*)n, sum);
+}
+
 // Counts of register j of a line of channels, times 2^bits; `by_byte`: bits are 8. Bytes of the first register are the
 // even ones (byte_of), so neither needs a shuffle.
 template <bool by_byte>
-BCNN_INLINE Shorts shifted_counts(const Narrow* n, int j, int bits) {
+BCNN_INLINE Shorts shifted_counts(const Narrow* n, int j, Amount bits) {
     const __m256i all = _mm256_loadu_si256((const __m256i*)n), high = _mm256_set1_epi16(short(0xFF00));
     if (by_byte) return j ? _mm256_and_si256(all, high) : _mm256_slli_epi16(all, 8);
     return shift_up(j ? _mm256_srli_epi16(all, 8) : _mm256_andnot_si256(high, all), bits);
 }
 template <bool by_byte>
-BCNN_INLINE Shorts shifted_counts(const Wide* n, int j, int bits) {
+BCNN_INLINE Shorts shifted_counts(const Wide* n, int j, Amount bits) {
     return shift_up(load((const int16_t*)n + j * short_lanes), bits);
 }

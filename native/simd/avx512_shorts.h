@@ -16,10 +16,12 @@ BCNN_INLINE Shorts larger(Shorts a, Shorts b) { return _mm512_max_epi16(a, b); }
 BCNN_INLINE Shorts both_bits(Shorts a, Shorts b) { return _mm512_and_si512(a, b); }
 BCNN_INLINE Shorts either_bits(Shorts a, Shorts b) { return _mm512_or_si512(a, b); }
 BCNN_INLINE Shorts differing_bits(Shorts a, Shorts b) { return _mm512_xor_si512(a, b); }
-BCNN_INLINE Shorts shift_up(Shorts a, int bits) { return _mm512_sll_epi16(a, _mm_cvtsi32_si128(bits)); }
-BCNN_INLINE Shorts shift_down(Shorts a, int bits) { return _mm512_sra_epi16(a, _mm_cvtsi32_si128(bits)); }
+typedef __m128i Amount;  // of a shift, made once
+BCNN_INLINE Amount amount(int bits) { return _mm_cvtsi32_si128(bits); }
+BCNN_INLINE Shorts shift_up(Shorts a, Amount bits) { return _mm512_sll_epi16(a, bits); }
+BCNN_INLINE Shorts shift_down(Shorts a, Amount bits) { return _mm512_sra_epi16(a, bits); }
 BCNN_INLINE Shorts if_above(Shorts a, Shorts b, Shorts then, Shorts otherwise) {
-    return _mm512_mask_blend_epi16(_mm512_cmpgt_epi16_mask(a, b), otherwise, then);
+    return _mm512_mask_blend_epi16(_mm512_cmpge_epi16_mask(b, a), then, otherwise);
 }
 BCNN_INLINE Shorts in_order(Shorts v) {
 #if !defined(BCNN_EMULATE_AVX512)
@@ -27,10 +29,10 @@ BCNN_INLINE Shorts in_order(Shorts v) {
 #endif
     return v;
 }
-BCNN_INLINE unsigned above(Shorts x, Shorts t) { return unsigned(_mm512_cmpgt_epi16_mask(x, t)); }
+BCNN_INLINE unsigned above(Shorts x, Shorts t) { return ~unsigned(_mm512_cmpge_epi16_mask(t, x)); }
 BCNN_INLINE Shorts count_shorts(const Wide* n) {
-    const __m256i low = _mm512_cvtepi32_epi16(_mm512_loadu_si512(n));
-    const __m256i high = _mm512_cvtepi32_epi16(_mm512_loadu_si512(n + 16));
+    const __m256i low = _mm512_cvtsepi32_epi16(_mm512_loadu_si512(n));
+    const __m256i high = _mm512_cvtsepi32_epi16(_mm512_loadu_si512(n + 16));
     return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
 

@@ -24,11 +24,13 @@ BCNN_BOTH(both_bits, vandq_s16)
 BCNN_BOTH(either_bits, vorrq_s16)
 BCNN_BOTH(differing_bits, veorq_s16)
 #undef BCNN_BOTH
-BCNN_INLINE Shorts shift_up(Shorts v, int bits) {
+typedef int Amount;  // of a shift, made once
+BCNN_INLINE Amount amount(int bits) { return bits; }
+BCNN_INLINE Shorts shift_up(Shorts v, Amount bits) {
     const int16x8_t by = vdupq_n_s16(int16_t(bits));
     return {vshlq_s16(v.a, by), vshlq_s16(v.b, by)};
 }
-BCNN_INLINE Shorts shift_down(Shorts v, int bits) { return shift_up(v, -bits); }
+BCNN_INLINE Shorts shift_down(Shorts v, Amount bits) { return shift_up(v, -bits); }
 BCNN_INLINE Shorts if_above(Shorts x, Shorts y, Shorts then, Shorts otherwise) {
     return {vbslq_s16(vcgtq_s16(x.a, y.a), then.a, otherwise.a), vbslq_s16(vcgtq_s16(x.b, y.b), then.b, otherwise.b)};
 }

@@ -34,8 +34,10 @@ BCNN_INLINE Shorts larger(Shorts a, Shorts b) { BCNN_EACH_LANE(a.v[i] > b.v[i] ?
 BCNN_INLINE Shorts both_bits(Shorts a, Shorts b) { BCNN_EACH_LANE(a.v[i] & b.v[i]); }
 BCNN_INLINE Shorts either_bits(Shorts a, Shorts b) { BCNN_EACH_LANE(a.v[i] | b.v[i]); }
 BCNN_INLINE Shorts differing_bits(Shorts a, Shorts b) { BCNN_EACH_LANE(a.v[i] ^ b.v[i]); }
-BCNN_INLINE Shorts shift_up(Shorts a, int bits) { BCNN_EACH_LANE(uint32_t(uint16_t(a.v[i])) << bits); }  // 0 to 16
-BCNN_INLINE Shorts shift_down(Shorts a, int bits) { BCNN_EACH_LANE(a.v[i] >> bits); }  // of a signed number, 0 to 15
+typedef int Amount;  // of a shift, made once
+BCNN_INLINE Amount amount(int bits) { return bits; }
+BCNN_INLINE Shorts shift_up(Shorts a, Amount bits) { BCNN_EACH_LANE(uint32_t(uint16_t(a.v[i])) << bits); }  // 0 to 16
+BCNN_INLINE Shorts shift_down(Shorts a, Amount bits) { BCNN_EACH_LANE(a.v[i] >> bits); }  // of a signed number, 0 to 15
 BCNN_INLINE Shorts if_above(Shorts a, Shorts b, Shorts then, Shorts otherwise) {     // a > b ? then : otherwise
     BCNN_EACH_LANE(a.v[i] > b.v[i] ? then.v[i] : otherwise.v[i]);
 }

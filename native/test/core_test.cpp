@@ -37,9 +37,10 @@ std::string read_text() {
 struct Case {
     std::vector<Record> records;
     std::vector<Shape> shapes;
-    std::deque<std::vector<uint32_t>> arrays;  // floats, words and indices alike
+    std::deque<std::vector<uint64_t>> arrays;  // aligned for any of them
+    size_t value_bytes;                        // of maps: 4, or 2 of a program in integers
     std::vector<uint8_t> image;
-    std::vector<std::vector<float>> maps;
+    std::vector<std::vector<uint8_t>> maps;
 
     Record read_record() {
         Record r;
@@ -51,9 +52,10 @@ struct Case {
         }
         for (int i = read_int(); i > 0; i--) {
             const std::string name = read_text();
-            arrays.emplace_back(size_t(read_int()));
-            read(arrays.back().data(), arrays.back().size() * 4);
-            r.arrays[name] = {arrays.back().data(), arrays.back().size()};
+            const size_t size = size_t(read_int()), bytes = size_t(read_int());
+            arrays.emplace_back(size * bytes / 8 + 1);
+            read(arrays.back().data(), size * bytes);
+            r.arrays[name] = {arrays.back().data(), size, bytes};
         }
         for (int i = read_int(); i > 0; i--) {
             std::vector<Record>& to = r.parts[read_text()];
@@ -62,7 +64,7 @@ struct Case {
         return r;
     }
 
-    explicit Case(int ops) {
+    explicit Case(int ops) : value_bytes(size_t(read_int())) {
         for (int i = 0; i < ops; i++) {
             const int h = read_int(), w = read_int(), c = read_int();
             shapes.push_back({h, w, c});
@@ -71,40 +73,45 @@ struct Case {
         image.resize(size_t(shapes[0].h) * size_t(shapes[0].w) * 3);
         read(image.data(), image.size());
         for (const Shape& s : shapes) {
-            maps.emplace_back(size_t(s.h) * size_t(s.w) * size_t(s.c));
-            read(maps.back().data(), maps.back().size() * 4);
+            maps.emplace_back(size_t(s.h) * size_t(s.w) * size_t(s.c) * value_bytes);
+            read(maps.back().data(), maps.back().size());
         }
     }
 };
 
 // The same bits, or NaN on both sides: which NaN differs between processors.
-bool equal(const float* a, const float* b, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (std::memcmp(a + i, b + i, 4) != 0 && !(a[i] != a[i] && b[i] != b[i])) return false;
+bool equal(const uint8_t* a, const uint8_t* b, size_t bytes, size_t value_bytes) {
+    if (value_bytes == 2) return std::memcmp(a, b, bytes) == 0;
+    for (size_t i = 0; i < bytes; i += 4) {
+        float one, other;
+        std::memcpy(&one, a + i, 4);
+        std::memcpy(&other, b + i, 4);
+        if (std::memcmp(a + i, b + i, 4) != 0 && !(one != one && other != other)) return false;
+    }
     return true;
 }
 
 void check(const Case& c, int number, const Kernels& kernels, int threads, Goal goal) {
     Engine engine(c.records, c.shapes, kernels, threads, goal);
-    std::vector<std::vector<float>> made;
-    std::vector<float*> to;
+    std::vector<std::vector<uint8_t>> made;
+    std::vector<void*> to;
     for (const auto& map : c.maps) made.emplace_back(map.size());
     for (auto& map : made) to.push_back(map.data());
     engine.maps(c.image.data(), to.data());
     for (size_t i = 0; i < made.size(); i++)
-        if (!equal(made[i].data(), c.maps[i].data(), made[i].size())) {
+        if (!equal(made[i].data(), c.maps[i].data(), made[i].size(), c.value_bytes)) {
             std::printf("program %d, %s, %d threads: map %zu differs\n", number, kernels.name, threads, i);
             failures++;
             break;
         }
-    const size_t logits = engine.logits();
+    const size_t logits = engine.logits() * c.value_bytes;
     for (size_t count : {1, 5}) {
         std::vector<uint8_t> images;
         for (size_t i = 0; i < count; i++) images.insert(images.end(), c.image.begin(), c.image.end());
-        std::vector<float> out(count * logits);
+        std::vector<uint8_t> out(count * logits);
         engine.run(images.data(), count, out.data());
         for (size_t i = 0; i < count; i++)
-            if (!equal(out.data() + i * logits, c.maps.back().data(), logits)) {
+            if (!equal(out.data() + i * logits, c.maps.back().data(), logits, c.value_bytes)) {
                 std::printf("program %d, %s, %d threads: logits of image %zu of %zu differ\n", number, kernels.name,
                             threads, i, count);
                 failures++;
