@@ -132,19 +132,19 @@ class BinaryConv2d(Latent):
         """The same through the native kernels."""
         p, rules = self.padding, self.rules
         before = rules.pad == "before" and p > 0
-        trained = a is not None and a.requires_grad
+        trained = a if a is not None and a.requires_grad else None
         out = fused.tap_conv(
             F.pad(x, (p, p, p, p)) if before else x,
             self.bias,
             tanh_weight(w, self.temperature) if self.weights == "tanh" else w,
-            None if trained else a,
+            a if trained is None else None,
             stride=self.stride,
             padding=0 if before else p,
             pad=PADS[rules.pad],
             slope=rules.activation,
             weight_slope=(rules.weight, self.weight_slope(a)) if self.weights == "binary" else None,
         )
-        return out * a if trained else out
+        return out if trained is None else out * trained
 
     def activate(self, x: Tensor, signed: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """The padded +-1 map that is convolved; with pad "zero" the convolution itself pads."""
