@@ -6,6 +6,9 @@
 
 One thread is measured in CPU-seconds, which a busy machine changes little, several in wall-seconds, which mean something on idle
 cores only; least and median of all rounds. Both variants are the same network; the losses of their first steps are compared first.
+
+Measured on one core of an AMD EPYC (family 25 model 17, AVX2; a busy machine), batch 64, binary weights, torch 2.13, CPU-seconds a step:
+birealnet-18-cifar 3.52 plain, 1.19 fused; reactnet-a-cifar 3.75, 1.23; bnn-vgg 3.92, 1.30: 2.9 to 3.1 times.
 """
 
 from __future__ import annotations
