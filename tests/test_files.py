@@ -225,3 +225,11 @@ def test_a_full_disk_keeps_the_file_before(tmp_path: Path) -> None:
         fill(file)
     assert path.read_bytes() == b"whole"
     assert os.listdir(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "ü" * 127, "x" * 221])
+def test_a_name_may_be_as_long_as_a_file_system_allows(tmp_path, name):
+    for content in (b"1", b"2"):
+        files.write_atomic(tmp_path / name, content, tmp_path / "before")
+    assert ((tmp_path / name).read_bytes(), (tmp_path / "before").read_bytes()) == (b"2", b"1")
+    assert sorted(os.listdir(tmp_path)) == sorted([name, "before"])

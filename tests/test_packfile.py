@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import zlib
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -299,9 +298,3 @@ def test_reading_needs_no_torch(model):
         "import sys; from bcnn.deploy import packfile; packfile.read(sys.argv[1]); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script, str(model)], check=True)
-
-
-def test_provenance_may_name_files_whose_names_are_no_text(tmp_path):
-    program = replace(samples.every_op(), provenance={"data": "photos\udcff", "text": "\\udcff"})
-    packfile.save(program, tmp_path / "m.bcnn")
-    assert packfile.read(tmp_path / "m.bcnn").provenance == program.provenance

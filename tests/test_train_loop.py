@@ -13,7 +13,7 @@ from bcnn.nets.latent import latent_weights as latents
 from bcnn.train import adam, checkpoint, loop
 from bcnn.train.config import Step
 from bcnn.train.loop import Trainer
-from bcnn.train.run import RunFolder
+from bcnn.train.run import RunFolder, provenance
 from bcnn.train.start import train
 
 
@@ -268,3 +268,10 @@ def test_every_epoch_of_every_step_has_an_order_and_crops_of_its_own(tmp_path, m
         both = first.keys() & second.keys()
         same = sum(torch.equal(first[i], second[i]) for i in both)
         assert same < len(both) / 100
+
+
+def test_provenance_is_text_that_a_packed_file_holds_whatever_the_data_is_called():
+    config = tiny.config(data=replace(tiny.config().data, source="/photos/caf\udce9"))
+    made = provenance(config, {"step1": 0.5})
+    assert made["config"]["data"]["source"] == "caf?"
+    assert json.dumps(made, ensure_ascii=False).encode()

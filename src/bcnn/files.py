@@ -63,8 +63,14 @@ def digest(data: bytes | memoryview) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
 
 
+def _start(path: Path) -> str:
+    """How the names of its temporaries begin: with its own, as far as a name of 255 bytes has room."""
+    name = os.fsencode(path.name)
+    return f".{path.name if len(name) <= 220 else digest(name)}."
+
+
 def _name(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    return path.with_name(f"{_start(path)}{secrets.token_hex(8)}.part")
 
 
 def _create(path: Path) -> tuple[Path, BinaryIO]:
@@ -106,7 +112,7 @@ def _locked_too_late(handle: int) -> bool:
 
 def _sweep(path: Path) -> None:
     """Remove temporaries of `path` that nobody holds: their writers are dead."""
-    start, end = f".{path.name}.", ".part"
+    start, end = _start(path), ".part"
     with contextlib.suppress(OSError):
         for entry in os.listdir(path.parent):
             if not (entry.startswith(start) and entry.endswith(end) and len(entry) == len(start) + 16 + len(end)):

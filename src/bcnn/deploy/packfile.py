@@ -215,9 +215,7 @@ def _parsed(text: NDArray[np.uint8], what: str) -> Any:
 
 def _json(data: Any, what: str) -> NDArray[np.uint8]:
     try:
-        # Bytes of a file's name that are no text are halves of surrogate pairs here, and JSON has an escape for those.
-        plain = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-        text = plain.encode("utf-8", "backslashreplace")
+        text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise UserError(f"cannot pack: {what} must be plain JSON data ({error})") from None
     if len(text) > MAX_TEXT:

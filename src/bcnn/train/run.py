@@ -189,6 +189,8 @@ def provenance(config: TrainConfig, accuracies: dict[str, float]) -> dict[str, A
     """What a trained network says about where it comes from. The data's place on this machine is nobody's business."""
     plain = settings.to_dict(config)
     plain["data"]["source"] = Path(config.data.source).name
+    # Names of files may hold bytes that are no text, and a packed file holds none: found out now, not when it is packed.
+    plain = json.loads(json.dumps(plain, ensure_ascii=False).encode("utf-8", "replace"))
     return {
         "recipe": config.recipe,
         "seed": config.seed,
