@@ -24,7 +24,7 @@ from bcnn.errors import UserError
 from bcnn.nets import chosen, latent
 from bcnn.train import adam, begin, budget, fused, recipes
 from bcnn.train.config import Step, TrainConfig
-from bcnn.train.eta import FORWARD, duration
+from bcnn.train.eta import duration
 from bcnn.train.loop import FIT_IMAGES, FIT_SHARE
 
 # The shipped model that a run starts from unless told otherwise: the first of these that is there.
@@ -168,7 +168,7 @@ def _from_scratch(
 
 def _passes(seconds: float, speed: float, source: Source) -> float:
     """Over the training images, when `EVALUATIONS` of the others, and a pass that fits the decoder, are paid for."""
-    forward = EVALUATIONS * ENGINE * len(source.val) + FORWARD * min(FIT_IMAGES, len(source.train))
+    forward = ENGINE * (EVALUATIONS * len(source.val) + min(FIT_IMAGES, len(source.train)))
     return max(0.0, seconds - min(forward / speed, FIT_SHARE * seconds)) * speed / len(source.train)
 
 
