@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 
 import bcnn
 import tiny
-from bcnn.cli import deploy  # noqa: F401  (adds verbs)
+from bcnn.cli import deploy  # noqa: F401  (adds `pack`)
+from bcnn.cli import train as verbs  # noqa: F401  (adds `train`)
 from bcnn.cli.app import app
 from bcnn.errors import UserError
 from bcnn.nets.bcnn import Network

@@ -186,6 +186,10 @@ def _finish(config: TrainConfig, source: Source, passes: float, lines: list[str]
         steps=budget.scaled(config.steps, epochs),
         evaluate_every=max(1, epochs // EVALUATIONS),
     )
+    if passes < 1:
+        lines.append(
+            "less than one pass fits: little more than the decoder will be learned; give more minutes, or cores that are free"
+        )
     rates = ", ".join(f"{step.name} {step.total_epochs} at lr {step.lr:g}" for step in config.steps)
     lines.append(f"epochs of {per_epoch:,} images: {rates}; batch {config.batch}")
     lines.append(
