@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 
 import bcnn
 import tiny
-from bcnn.cli import deploy  # noqa: F401  (adds verbs)
+from bcnn.cli import deploy  # noqa: F401  (adds `pack`)
+from bcnn.cli import train as verbs  # noqa: F401  (adds `train`)
 from bcnn.cli.app import app
 from bcnn.errors import UserError
 from bcnn.nets.bcnn import Network
@@ -102,6 +103,19 @@ def test_a_resumed_run_does_not_need_its_start_any_more(run, tmp_path):
     copy.unlink()
     info = train(None, tmp_path / "run", resume=True)
     assert list(info["accuracy"]) == ["step2"]
+
+
+def test_the_engines_features_are_torchs(run):
+    network, meta = checkpoint.load(run)
+    x = torch.rand(20, 3, 8, 8).mul(255).round()
+    mean, std = (torch.tensor(v).reshape(1, 3, 1, 1) for v in (meta.mean, meta.std))
+    batches = [((x / 255 - mean) / std, torch.arange(20) % 10)]
+    one, y = begin.features(network, batches)
+    other, same = begin.features_packed(network, batches, meta.mean, meta.std, (8, 8))
+    assert torch.equal(y, same)
+    close = (one - other).abs().amax(1) < 1e-3  # a rounding may flip a sign
+    assert float(close.float().mean()) >= 0.9
+    assert isinstance(network.decoder.linear, torch.nn.Linear)
 
 
 def test_a_fitted_decoder_knows_more_than_a_random_one(run):

@@ -15,9 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bcnn.data.batches import scale_offset
 from bcnn.deploy import card, measure, packfile, shipped
+from bcnn.deploy.engine import Engine
 from bcnn.errors import UserError
 from bcnn.nets import chosen, latent
+from bcnn.program.lower import lower
 from bcnn.train import checkpoint
 from bcnn.train.rebuild import config_of, rebuild
 from bcnn.train.transfer import check_state
@@ -150,6 +153,33 @@ def features(
     finally:
         network.train(training)
         handle.remove()
+    return torch.cat(seen), torch.cat(labels)
+
+
+def features_packed(
+    network: nn.Module,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    mean: Floats3,
+    std: Floats3,
+    size: tuple[int, int],
+    on_images: Callable[[int], object] = lambda count: None,
+) -> tuple[Tensor, Tensor]:
+    """The same by the engine, for a network of binary weights: a tenth of torch's time. Normalised crops become bytes again."""
+    decoder = network.get_submodule("decoder")
+    linear, training = decoder.linear, network.training
+    try:
+        decoder.linear = nn.Identity()
+        engine = Engine(lower(network.eval(), mean, std, size=size))
+    finally:
+        decoder.linear = linear
+        network.train(training)
+    seen, labels = [], []
+    scale, offset = (torch.from_numpy(values).reshape(1, 3, 1, 1) for values in scale_offset(mean, std))
+    for x, y in batches:
+        u = ((x.cpu() - offset) / scale).round().clamp(0, 255).to(torch.uint8)
+        seen.append(torch.from_numpy(engine.run(u.permute(0, 2, 3, 1).contiguous().numpy())))
+        labels.append(y.cpu())
+        on_images(len(y))
     return torch.cat(seen), torch.cat(labels)
 
 

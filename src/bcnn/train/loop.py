@@ -185,10 +185,17 @@ class Trainer:
             parts: Iterator[tuple[Tensor, Tensor]] = (
                 (x, y) for b in batches for x, y in zip(torch.split(b.x, small), torch.split(b.y, small), strict=True)
             )
+            began = time.monotonic()
             if self.budget is not None:
                 parts = self.budget.at_most(FIT_SHARE, parts)
             with self.terminal.side_task("fit the decoder", images) as advance, fused.cores(network):
-                found = begin.features(network, parts, advance)
+                latent.set_weights(network, self.config.steps[0].weights)
+                if self.config.steps[0].weights == "binary":
+                    found = begin.features_packed(network, parts, self.data.mean, self.data.std, size, advance)
+                else:
+                    found = begin.features(network, parts, advance)
+            if self.budget is not None:  # until the first evaluation: it will take about as long an image
+                self.budget.evaluation = (time.monotonic() - began) * max(1.0, len(self.data.val) / len(found[1]))
             share = begin.fit_decoder(network, *found)
             self.terminal.say(
                 f"new decoder: fitted to {len(found[1]):,} crops of training images, {share:.1%} of them right", "dim"

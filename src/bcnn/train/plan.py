@@ -24,7 +24,7 @@ from bcnn.errors import UserError
 from bcnn.nets import chosen, latent
 from bcnn.train import adam, begin, budget, fused, recipes
 from bcnn.train.config import Step, TrainConfig
-from bcnn.train.eta import FORWARD, duration
+from bcnn.train.eta import duration
 from bcnn.train.loop import FIT_IMAGES, FIT_SHARE
 
 # The shipped model that a run starts from unless told otherwise: the first of these that is there.
@@ -168,7 +168,7 @@ def _from_scratch(
 
 def _passes(seconds: float, speed: float, source: Source) -> float:
     """Over the training images, when `EVALUATIONS` of the others, and a pass that fits the decoder, are paid for."""
-    forward = EVALUATIONS * ENGINE * len(source.val) + FORWARD * min(FIT_IMAGES, len(source.train))
+    forward = ENGINE * (EVALUATIONS * len(source.val) + min(FIT_IMAGES, len(source.train)))
     return max(0.0, seconds - min(forward / speed, FIT_SHARE * seconds)) * speed / len(source.train)
 
 
@@ -186,6 +186,10 @@ def _finish(config: TrainConfig, source: Source, passes: float, lines: list[str]
         steps=budget.scaled(config.steps, epochs),
         evaluate_every=max(1, epochs // EVALUATIONS),
     )
+    if passes < 1:
+        lines.append(
+            "less than one pass fits: little more than the decoder will be learned; give more minutes, or cores that are free"
+        )
     rates = ", ".join(f"{step.name} {step.total_epochs} at lr {step.lr:g}" for step in config.steps)
     lines.append(f"epochs of {per_epoch:,} images: {rates}; batch {config.batch}")
     lines.append(
