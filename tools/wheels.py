@@ -48,8 +48,11 @@ def build(machine: str, folder: Path) -> Path:
         _run(pip, _compiler(machine))
         (wheel,) = raw.glob("*.whl")
         tag = f"manylinux_{GLIBC.replace('.', '_')}_{machine}"
-        _run([sys.executable, "-m", "auditwheel", "repair", "--plat", tag, "--wheel-dir", str(made), str(wheel)])
+        wanted = tag if machine == platform.machine() else "auto"  # by name it takes its own machine's platforms only
+        _run([sys.executable, "-m", "auditwheel", "repair", "--plat", wanted, "--wheel-dir", str(made), str(wheel)])
         (repaired,) = made.glob("*.whl")
+        if tag not in repaired.name:
+            raise SystemExit(f"wheels: auditwheel finds {repaired.name}, which is not for {tag}")
         if set(_libraries(repaired)) - {"bcnn"}:
             raise SystemExit(f"wheels: {repaired.name} carries libraries of this machine: {_libraries(repaired)}")
         folder.mkdir(parents=True, exist_ok=True)
