@@ -1,7 +1,7 @@
 """In the browser: the page's engine against onnxruntime-web with int8 MobileNetV1 of the same input size, in one run in one tab.
 
     npm install onnxruntime-web
-    python -m bench.web --ort node_modules/onnxruntime-web/dist --out bench/results/web-zen3
+    python -m bench.web --ort node_modules/onnxruntime-web/dist --out bench/results/web-epyc
 
 Both are WebAssembly with SIMD and have one thread. Each is checked first: our engine by the test vectors of its file, with ==;
 MobileNetV1 against the literal meaning of its model. Then they take turns. Beside the times of the page's clock stands the processor

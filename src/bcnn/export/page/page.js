@@ -262,7 +262,7 @@ async function start() {
   listen();
   const missing = (what) => {
     at("verified").textContent =
-      `This browser ${what}. The network needs one of 2023 or later: Chrome or Edge 91, Firefox 89, Safari 16.4.`;
+      `This browser ${what}. The network needs one of 2023 or later: Chrome or Edge 91, Firefox 113, Safari 16.4.`;
     at("verified").className = "bad";
     at("camera").disabled = at("file").disabled = true;
   };
