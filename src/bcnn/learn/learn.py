@@ -200,6 +200,8 @@ class _Origin:
 def _start(model: str) -> _Origin:
     path = shipped.find(model or shipped.start())
     program = packfile.read(path)
+    if program.numbers != "float32":
+        raise UserError(f"{path} is a program in integers; learn from the float file that it was converted from")
     return _Origin(path.name, digest(path.read_bytes()), program)
 
 

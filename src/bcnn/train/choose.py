@@ -87,7 +87,7 @@ def choose(
 
 
 def tune(network: chosen.AnyNetwork) -> TrainConfig:
-    """Go on from a trained network on other images: weights stay binary, and the rate is a third of what a new network gets."""
+    """Go on from a trained network on other images: weights stay binary, and the rate is lower than a new network's."""
     step = Step(name="tune", weights="binary", warmup=1, epochs=TUNE_EPOCHS - 1, lr=TUNE_RATE, weight_decay=0.0)
     data = DataConfig(stored=1.25, crop=0.875, augment=Augment(scale=(0.25, 1.0)))
     if min(network.image_size) < 32:

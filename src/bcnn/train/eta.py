@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bcnn.train.config import Step, TrainConfig
 
-FORWARD = 0.4  # of training on an image: measured 0.3 to 0.5
+FORWARD = 0.4  # of training on an image: a guess, until the first evaluation was timed
 HALF_LIFE = 60.0  # seconds: what is older counts half
 
 
