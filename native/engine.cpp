@@ -46,7 +46,7 @@ Engine::Engine(const std::vector<Record>& records, const std::vector<Shape>& sha
 Engine::~Engine() = default;
 
 void Engine::after_fork() {
-    (void)pool_.release();         // its threads do not exist here; joining them would never end
+    (void)pool_.release();   // its threads do not exist here; joining them would never end
     new (turn_.get()) Turn;  // it may be held by one of them; made anew in its place, without memory to ask for
 }
 
@@ -137,7 +137,10 @@ void Engine::segment(const Plan& plan, int index, int share_index, const Run& ru
 Map Engine::map(const Plan& plan, const Segment& segment, const Share& share, int op, Context& context) const {
     const Place& place = plan.place(segment, share, op);
     const Layout& layout = layouts_[size_t(op)];
-    return {context.arena.data() + place.offset, place.rows, layout.row, {layout.period, place.block / ops_[size_t(op)]->value_bytes}};
+    return {context.arena.data() + place.offset,
+            place.rows,
+            layout.row,
+            {layout.period, place.block / ops_[size_t(op)]->value_bytes}};
 }
 
 namespace {
@@ -180,8 +183,7 @@ void Engine::step(const Plan& plan, const Segment& segment, const Share& share, 
                     run.image,
                     own.scratch.data()};
     op.run(task);
-    if (layouts_[size_t(s.op)].extend && !op.extends())
-        (value_bytes_ == 4 ? extend<float> : extend<int16_t>)(op, task);
+    if (layouts_[size_t(s.op)].extend && !op.extends()) (value_bytes_ == 4 ? extend<float> : extend<int16_t>)(op, task);
     if (run.maps && maker_[size_t(op.record)] == s.op) copy_out(op, task, run.maps[op.record]);
 }
 

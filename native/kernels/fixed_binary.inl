@@ -225,5 +225,7 @@ BCNN_INLINE void fixed_conv_of(const FixedBinaryConvData& d, const FixedBinaryCo
     }
     (d.sure ? fixed_conv_counting<Wide, false, true, taps> : fixed_conv_counting<Wide, false, false, taps>)(d, s);
 }
-static void fixed_binary_conv(const FixedBinaryConvData& d, const FixedBinaryConvStep& s) { fixed_conv_of<false>(d, s); }
+static void fixed_binary_conv(const FixedBinaryConvData& d, const FixedBinaryConvStep& s) {
+    fixed_conv_of<false>(d, s);
+}
 static void fixed_bit_conv(const FixedBinaryConvData& d, const FixedBinaryConvStep& s) { fixed_conv_of<true>(d, s); }

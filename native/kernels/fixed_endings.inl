@@ -18,8 +18,8 @@ static void fixed_add(const FixedEndingData& d, const FixedEndingStep& s) {
 static void fixed_gate(const FixedEndingData& d, const FixedEndingStep& s) {
     each_short(s, [&](Shorts v, int c, int p) __attribute__((always_inline)) {
         const int16_t* const from = s.other + ptrdiff_t(p) * s.other_step;
-        return scaled(
-            v, s.other_channel ? broadcast_short(*from) : load(from + place_of<int16_t>(s.other_view, c)), d.bits);
+        return scaled(v, s.other_channel ? broadcast_short(*from) : load(from + place_of<int16_t>(s.other_view, c)),
+                      d.bits);
     });
 }
 
@@ -40,8 +40,8 @@ static void fixed_ending(const FixedEndingData& d, const FixedEndingStep& s) {
                 each_short(s, [&](Shorts v, int c, int)
                                   __attribute__((always_inline)) { return scaled(v, load(d.a + c), d.bits); });
             if (d.b)
-                each_short(
-                    s, [&](Shorts v, int c, int) __attribute__((always_inline)) { return plus(v, load(d.b + c)); });
+                each_short(s,
+                           [&](Shorts v, int c, int) __attribute__((always_inline)) { return plus(v, load(d.b + c)); });
             break;
         case FixedEndingKind::prelu:
             each_short(s, [&](Shorts v, int c, int) __attribute__((always_inline)) {
@@ -50,8 +50,8 @@ static void fixed_ending(const FixedEndingData& d, const FixedEndingStep& s) {
             });
             break;
         case FixedEndingKind::relu:
-            each_short(s,
-                       [&](Shorts v, int, int) __attribute__((always_inline)) { return larger(v, broadcast_short(0)); });
+            each_short(
+                s, [&](Shorts v, int, int) __attribute__((always_inline)) { return larger(v, broadcast_short(0)); });
             break;
         case FixedEndingKind::clip:
             each_short(s, [&](Shorts v, int, int) __attribute__((always_inline)) {

@@ -35,8 +35,7 @@ BCNN_INLINE void fixed_depthwise_tile(const int16_t* const rows[3], ptrdiff_t fr
     }
     if (d.bend_up == 0 && d.mild) {
         const Shorts zero = broadcast_short(0);
-        for (int p = 0; p < P; p++)
-            store(out + p * kShortLine, add(v[p], product(smaller(v[p], zero), bend)));
+        for (int p = 0; p < P; p++) store(out + p * kShortLine, add(v[p], product(smaller(v[p], zero), bend)));
     } else if (d.bend_up == 0) {
         for (int p = 0; p < P; p++) store(out + p * kShortLine, straight(v[p], bend));
     } else {
@@ -80,8 +79,9 @@ static void fixed_depthwise_by(const FixedDepthwiseData& d, const int16_t* const
     for (int j = 0, c = 0; j * short_lanes < d.k; j += line_registers) {
         for (int y = 0; y < height; y++) {
             const int16_t* const* const from = rows + y * d.stride;
-            const auto row = from[0] ? (from[2] ? fixed_depthwise_row<S, 0, 3, sure> : fixed_depthwise_row<S, 0, 2, sure>)
-                                     : (from[2] ? fixed_depthwise_row<S, 1, 3, sure> : fixed_depthwise_row<S, 1, 2, sure>);
+            const auto row = from[0]
+                                 ? (from[2] ? fixed_depthwise_row<S, 0, 3, sure> : fixed_depthwise_row<S, 0, 2, sure>)
+                                 : (from[2] ? fixed_depthwise_row<S, 1, 3, sure> : fixed_depthwise_row<S, 1, 2, sure>);
             row(d, from, v, j, c, out + size_t(y) * width * kShortLine, out_view, width);
         }
         for (int i = 0; i < line_registers; i++) c = wrapped(c + short_lanes, v.period);
@@ -209,8 +209,7 @@ static void fixed_conv_scattered(const FixedConvData& d, const int16_t* const* r
                         sum += int(pixel[place_of<int16_t>(v, (first + c) % d.channels)]) * int(*w);
                 }
             }
-            out[place_of<int16_t>(out_view, o) + ptrdiff_t(x) * kShortLine] =
-                saturated((sum + d.half[o]) >> d.down[o]);
+            out[place_of<int16_t>(out_view, o) + ptrdiff_t(x) * kShortLine] = saturated((sum + d.half[o]) >> d.down[o]);
         }
     }
 }
@@ -251,8 +250,8 @@ static void fixed_pool(const PoolData& d, const int16_t* const* rows, View v, in
                 store(to, largest);
                 continue;
             }
-            const int64_t counted = d.inside ? int64_t(rows_inside) * (in.end - in.begin)
-                                             : int64_t(d.kernel_height) * d.kernel_width;
+            const int64_t counted =
+                d.inside ? int64_t(rows_inside) * (in.end - in.begin) : int64_t(d.kernel_height) * d.kernel_width;
             for (int i = 0; i < short_lanes; i++) to[i] = mean_of(sums[i], counted);
         }
     }

@@ -145,9 +145,9 @@ struct EndingStep {
 // What a kernel does in registers after the sums. A bound comes with a shift up, which may be by 0: bounded values are
 // shifted without saturating.
 struct FixedEnd {
-    int adds;    // maps added first, 0 to 2
-    int prelu;   // 0: none, 1: with up = 0, 2: with a shift
-    int then;    // after at most one map and a PReLU; 0: nothing, 1: bound and shift, 2: another map is added
+    int adds;   // maps added first, 0 to 2
+    int prelu;  // 0: none, 1: with up = 0, 2: with a shift
+    int then;   // after at most one map and a PReLU; 0: nothing, 1: bound and shift, 2: another map is added
     int bend_up, shift_up;
     const int16_t *bend, *limit;
 };
@@ -203,7 +203,7 @@ struct FixedConvData {  // see ConvData
     int k, o, groups;
     // Depth wise [O / lanes, T, lanes]; dense [O / lanes, T, pairs of channels, lanes, 2]; scattered [T, K / G, O]
     const int16_t* weight;
-    const int16_t* offset;  // depth wise
+    const int16_t* offset;              // depth wise
     const int32_t *sums, *half, *down;  // else: offset, 2^(down - 1) and down, padded
 };
 enum class FixedConvKind { depthwise, dense, scattered };
@@ -229,9 +229,9 @@ struct FixedEndingStep {
 
 struct FixedKernels {
     int lanes;
-    int (*count_place)(int channel);    // of Narrow counts, within a line
-    size_t (*bits_bytes)(int words);    // DotsData::bits of 1x1
-    size_t (*weight_bytes)(int words);  // of one group of channels
+    int (*count_place)(int channel);                                              // of Narrow counts, within a line
+    size_t (*bits_bytes)(int words);                                              // DotsData::bits of 1x1
+    size_t (*weight_bytes)(int words);                                            // of one group of channels
     void (*pack_weight)(const uint32_t* weight, int o, int words, uint8_t* out);  // 1x1
     void (*binary_conv)(const FixedBinaryConvData&, const FixedBinaryConvStep&);
     void (*bit_conv)(const FixedBinaryConvData&, const FixedBinaryConvStep&);

@@ -55,9 +55,7 @@ public:
             for (const Aligned<float>& one : *arrays) bytes += one.bytes();
         return bytes;
     }
-    double row_time() const override {
-        return double(shape.w) * shape.c * (d_.branches * kFinishNs + dots_time());
-    }
+    double row_time() const override { return double(shape.w) * shape.c * (d_.branches * kFinishNs + dots_time()); }
     void run(const Task& task) const override {
         const auto s = step<float, BinaryConvStep>(task, fused_.slot, 2);
         (pointwise_ ? kernels_.binary_conv : kernels_.bit_conv)(d_, s);

@@ -42,7 +42,9 @@ public:
     int channels(int) const override { return channels_; }
     size_t parameter_bytes() const override { return limit_.bytes(); }
     size_t scratch_bytes() const override { return gaps() ? size_t(shape.w) * size_t(plain_) * 4 : 0; }
-    double row_time() const override { return double(shape.w) * channels_ * (sizeof(Value) == 4 ? kSignNs : kFixedSignNs); }
+    double row_time() const override {
+        return double(shape.w) * channels_ * (sizeof(Value) == 4 ? kSignNs : kFixedSignNs);
+    }
     void run(const Task& task) const override {
         for (int y = task.y0; y < task.y1; y++) {
             uint32_t* const out = task.out.words(y);

@@ -19,7 +19,8 @@ public:
             const Value* from = value_.data() + size_t(y) * size_t(shape.w) * size_t(shape.c);
             for (int x = 0; x < shape.w; x++, from += shape.c)
                 for (int c = 0; c < shape.c; c++)
-                    task.out.values<Value>(y)[place_of<Value>(task.out.view, c) + ptrdiff_t(x) * line_of<Value>] = from[c];
+                    task.out.values<Value>(y)[place_of<Value>(task.out.view, c) + ptrdiff_t(x) * line_of<Value>] =
+                        from[c];
         }
     }
 

@@ -26,8 +26,8 @@ struct TapClasses {
 };
 
 struct TapBranch {
-    Window window;              // shifted
-    std::vector<uint32_t> pad;  // a pixel outside the map, [groups][words], and slack
+    Window window;                    // shifted
+    std::vector<uint32_t> pad;        // a pixel outside the map, [groups][words], and slack
     std::vector<TapClasses> classes;  // one, or none: pads are bits
     bool some() const { return !classes.empty() && classes[0].some(); }
     size_t bytes() const { return pad.size() * 4 + (classes.empty() ? 0 : classes[0].bytes()); }
@@ -120,9 +120,7 @@ protected:
         branch_bytes_ = (bytes + 63) / 64 * 64;
         weight_ = Aligned<uint8_t>(branch_bytes_ * records_.size());
     }
-    const uint32_t* words_of(size_t b) const {
-        return records_[b].words("weight", size_t(shape.c) * size_t(dot_));
-    }
+    const uint32_t* words_of(size_t b) const { return records_[b].words("weight", size_t(shape.c) * size_t(dot_)); }
     uint8_t* weight_of(size_t b) { return weight_.data() + b * branch_bytes_; }
     void copy_plain(size_t b) {
         std::copy(words_of(b), words_of(b) + size_t(shape.c) * size_t(dot_), reinterpret_cast<uint32_t*>(weight_of(b)));

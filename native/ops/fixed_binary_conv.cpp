@@ -116,7 +116,8 @@ private:
                 for (int o = 0; o < shape.c; o++) {
                     int differ = 0;  // bits of the `rank` smallest limits are 1
                     for (size_t i = 0; i < order.size(); i++) {
-                        const int bit = int(weight[size_t(o) * size_t(words_) + size_t(order[i] / 32)] >> (order[i] % 32) & 1);
+                        const int bit =
+                            int(weight[size_t(o) * size_t(words_) + size_t(order[i] / 32)] >> (order[i] % 32) & 1);
                         differ += bit != int(int(i) < rank);
                     }
                     const int to = o / kShortLine * kShortLine + kernels_.fixed.count_place(o % kShortLine);

@@ -30,7 +30,7 @@ public:
         }
         // Channels read two by two: pairs must be neighbours in memory.
         kind_ = groups == 1 && (reads_ == from[0].c || from[0].c % 2 == 0) ? FixedConvKind::dense
-                                                                          : FixedConvKind::scattered;
+                                                                           : FixedConvKind::scattered;
         if (kind_ == FixedConvKind::dense) {
             const size_t pairs = (inner + 1) / 2;
             weight_ = Aligned<int16_t>(taps * pairs * 2 * padded(o));

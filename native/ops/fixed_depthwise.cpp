@@ -34,9 +34,14 @@ public:
                 bend_ = Aligned<int16_t>(padded(o));
                 bend.bend = bend_.data();
             }
-            small_data_ = {reads_,          from[0].w, window_.stride[0],
-                           weight_.data(),  offset_.data(), bend.bend,
-                           bend.up,         sure(weight, taps, build),
+            small_data_ = {reads_,
+                           from[0].w,
+                           window_.stride[0],
+                           weight_.data(),
+                           offset_.data(),
+                           bend.bend,
+                           bend.up,
+                           sure(weight, taps, build),
                            std::all_of(bend.bend, bend.bend + o, [](int16_t b) { return b <= 0; })};
         } else {
             d_ = {window_.kernel[0],

@@ -64,7 +64,8 @@ FixedEndings::FixedEndings(const Record& record, const Build& build) {
         } else if (r.kind == "Shift") {
             e.data.kind = FixedEndingKind::shift;
             e.data.bits = r.number("up");
-            for (int& limit : bound_) limit = std::max(std::abs(shifted(limit, e.data.bits)), std::abs(shifted(-limit, e.data.bits)));
+            for (int& limit : bound_)
+                limit = std::max(std::abs(shifted(limit, e.data.bits)), std::abs(shifted(-limit, e.data.bits)));
         } else if (r.kind == "FixedSign") {
             e.data.kind = FixedEndingKind::sign;
             e.data.one = r.number("one");
@@ -145,7 +146,8 @@ void FixedEndings::run(const Task& task, const Map* in, const Shape& shape, cons
                 }
                 continue;
             }
-            FixedEndingStep step{v, view, shape.w, task.c0, task.c1, row, other ? other->view : view, kShortLine, false};
+            FixedEndingStep step{v,          view, shape.w, task.c0, task.c1, row, other ? other->view : view,
+                                 kShortLine, false};
             if (e.kind == "FixedGate") {
                 step.other_step = e.width == 1 ? 0 : kShortLine;
                 step.other_channel = e.channels == 1;

@@ -47,7 +47,12 @@ public:
                 const int sum = (r.term + g.term + b.term) >> 14;
                 const int fourth = std::min(std::max(sum, -32768), 32767);
                 const uint64_t pixel = (r.value | g.value | b.value) | uint64_t(uint16_t(fourth)) << 48;
-                for (int i = 0; i < copies; i++) std::memcpy(to + 4 * i, &pixel, sizeof pixel);
+                if (copies == 1) {
+                    std::memcpy(to, &pixel, sizeof pixel);
+                    continue;
+                }
+                const uint64_t four[4] = {pixel, pixel, pixel, pixel};  // periods are multiples of 16
+                for (int i = 0; i < copies; i += 4) std::memcpy(to + 4 * i, four, sizeof four);
             }
         }
     }

@@ -11,8 +11,8 @@ constexpr double kBinaryMacNs = 1.0 / 800;  // 909 GMAC/s in the innermost loop,
 constexpr double kFinishNs = 0.2;           // scale, offset, identity, PReLU of one value, and the bits of the next op
 constexpr double kDepthwiseNs = 0.4;        // nine products and sums of one value
 constexpr double kRealMacNs = 0.032;        // one product and sum, its share of loads included: bench.costs
-constexpr double kSignNs = 0.155;     // one value to one bit, and that bit into the windows that read it: bench.costs
-constexpr double kValueNs = 0.25;     // one value read, changed and written
+constexpr double kSignNs = 0.155;  // one value to one bit, and that bit into the windows that read it: bench.costs
+constexpr double kValueNs = 0.25;  // one value read, changed and written
 // The same in 16 bits.
 constexpr double kFixedFinishNs = 0.08;
 constexpr double kFixedDepthwiseNs = 0.15;

@@ -80,7 +80,8 @@ static void short_sign_pack_64(const int16_t* x, int pixels, const ptrdiff_t* at
                                                     _mm256_cmpgt_epi16(load(a + other), t[2 * i + 1]));
             const __m256i of_b = _mm256_packs_epi16(_mm256_cmpgt_epi16(load(b + one), t[2 * i]),
                                                     _mm256_cmpgt_epi16(load(b + other), t[2 * i + 1]));
-            const __m256i sums = _mm256_add_epi16(_mm256_maddubs_epi16(first, of_a), _mm256_maddubs_epi16(second, of_b));
+            const __m256i sums =
+                _mm256_add_epi16(_mm256_maddubs_epi16(first, of_a), _mm256_maddubs_epi16(second, of_b));
             offsets[i] = _mm256_madd_epi16(sums, scale);
         }
         const __m256i all = _mm256_packus_epi32(offsets[0], offsets[count - 1]);
@@ -116,7 +117,8 @@ static void pack_short_weight(const uint32_t* weight, int o, int words, uint8_t*
 
 // A line of counts from two rows of a RankTable.
 BCNN_INLINE void add_rows(const uint8_t* one, const uint8_t* other, Narrow* n) {
-    const __m256i sum = _mm256_add_epi8(_mm256_load_si256((const __m256i*)one), _mm256_load_si256((const __m256i*)other));
+    const __m256i sum =
+        _mm256_add_epi8(_mm256_load_si256((const __m256i*)one), _mm256_load_si256((const __m256i*)other));
     _mm256_store_si256((__m256i*)n, sum);
 }
 

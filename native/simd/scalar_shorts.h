@@ -6,7 +6,7 @@ constexpr int short_lanes = 16;
 struct Shorts {
     int16_t v[short_lanes];
 };
-#define BCNN_EACH_LANE(EXPRESSION)                                            \
+#define BCNN_EACH_LANE(EXPRESSION)                                      \
     for (int i = 0; i < short_lanes; i++) a.v[i] = int16_t(EXPRESSION); \
     return a
 
@@ -23,9 +23,7 @@ BCNN_INLINE Shorts broadcast_short(int value) {
 }
 BCNN_INLINE Shorts product(Shorts a, Shorts b) { BCNN_EACH_LANE((int(a.v[i]) * b.v[i] + (1 << 14)) >> 15); }
 BCNN_INLINE Shorts plus(Shorts a, Shorts b) {  // saturating
-    BCNN_EACH_LANE(a.v[i] + b.v[i] > 32767    ? 32767
-                   : a.v[i] + b.v[i] < -32768 ? -32768
-                                              : a.v[i] + b.v[i]);
+    BCNN_EACH_LANE(a.v[i] + b.v[i] > 32767 ? 32767 : a.v[i] + b.v[i] < -32768 ? -32768 : a.v[i] + b.v[i]);
 }
 BCNN_INLINE Shorts add(Shorts a, Shorts b) { BCNN_EACH_LANE(a.v[i] + b.v[i]); }  // wraps around, as `subtract`
 BCNN_INLINE Shorts subtract(Shorts a, Shorts b) { BCNN_EACH_LANE(a.v[i] - b.v[i]); }
@@ -38,7 +36,7 @@ typedef int Amount;  // of a shift, made once
 BCNN_INLINE Amount amount(int bits) { return bits; }
 BCNN_INLINE Shorts shift_up(Shorts a, Amount bits) { BCNN_EACH_LANE(uint32_t(uint16_t(a.v[i])) << bits); }  // 0 to 16
 BCNN_INLINE Shorts shift_down(Shorts a, Amount bits) { BCNN_EACH_LANE(a.v[i] >> bits); }  // of a signed number, 0 to 15
-BCNN_INLINE Shorts if_above(Shorts a, Shorts b, Shorts then, Shorts otherwise) {     // a > b ? then : otherwise
+BCNN_INLINE Shorts if_above(Shorts a, Shorts b, Shorts then, Shorts otherwise) {          // a > b ? then : otherwise
     BCNN_EACH_LANE(a.v[i] > b.v[i] ? then.v[i] : otherwise.v[i]);
 }
 BCNN_INLINE Shorts in_order(Shorts a) { return a; }

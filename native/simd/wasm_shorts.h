@@ -26,11 +26,13 @@ BCNN_BOTH(both_bits, wasm_v128_and)
 BCNN_BOTH(either_bits, wasm_v128_or)
 BCNN_BOTH(differing_bits, wasm_v128_xor)
 #undef BCNN_BOTH
-BCNN_INLINE Shorts shift_up(Shorts v, int bits) {  // 0 to 16; the instruction takes 16 for 0
+typedef int Amount;  // of a shift, made once
+BCNN_INLINE Amount amount(int bits) { return bits; }
+BCNN_INLINE Shorts shift_up(Shorts v, Amount bits) {  // 0 to 16; the instruction takes 16 for 0
     if (bits > 15) return broadcast_short(0);
     return {wasm_i16x8_shl(v.a, uint32_t(bits)), wasm_i16x8_shl(v.b, uint32_t(bits))};
 }
-BCNN_INLINE Shorts shift_down(Shorts v, int bits) {
+BCNN_INLINE Shorts shift_down(Shorts v, Amount bits) {
     return {wasm_i16x8_shr(v.a, uint32_t(bits)), wasm_i16x8_shr(v.b, uint32_t(bits))};
 }
 BCNN_INLINE Shorts if_above(Shorts x, Shorts y, Shorts then, Shorts otherwise) {
@@ -60,6 +62,7 @@ BCNN_INLINE Ints add_products(Ints sum, Pair x, const int16_t* w) {
 
 // --- bits ------------------------------------------------------------------------------------------------------------
 
+static int short_count_place(int channel) { return channel; }
 static size_t short_bits_bytes(int words) { return bits_bytes(32 * words); }
 static size_t short_weight_bytes(int words) { return weight_bytes(32 * words); }
 static void pack_short_weight(const uint32_t* weight, int o, int words, uint8_t* out) {
@@ -90,13 +93,19 @@ static void short_sign_pack(const int16_t* x, int pixels, View v, const int16_t*
     }
 }
 
+// A line of counts from two rows of a RankTable.
+BCNN_INLINE void add_rows(const uint8_t* one, const uint8_t* other, Narrow* n) {
+    for (int i = 0; i < kShortLine; i += 16)
+        wasm_v128_store(n + i, wasm_i8x16_add(wasm_v128_load(one + i), wasm_v128_load(other + i)));
+}
+
 // Counts of register j of a line of channels, times 2^bits.
 template <bool>
-BCNN_INLINE Shorts shifted_counts(const Narrow* n, int j, int bits) {
+BCNN_INLINE Shorts shifted_counts(const Narrow* n, int j, Amount bits) {
     const v128_t all = wasm_v128_load(n + j * short_lanes);
     return shift_up({wasm_u16x8_extend_low_u8x16(all), wasm_u16x8_extend_high_u8x16(all)}, bits);
 }
 template <bool>
-BCNN_INLINE Shorts shifted_counts(const Wide* n, int j, int bits) {
+BCNN_INLINE Shorts shifted_counts(const Wide* n, int j, Amount bits) {
     return shift_up(load((const int16_t*)n + j * short_lanes), bits);
 }
