@@ -231,7 +231,7 @@ def test_verb_times_the_engine_and_writes_json(tmp_path: Path) -> None:
     assert "images/s" in done.stdout
     assert "depth wise" in done.stdout
     result = json.loads(file.read_text())
-    assert [row["name"] for row in result["rows"]] == [rivals.ENGINE]
+    assert [row["name"] for row in result["rows"]] == [rivals.ENGINE, rivals.INTEGERS]
     assert {row["name"] for row in result["ops"]["classes"]} >= {"binary conv", "depth wise", "avg pool", "linear"}
 
 

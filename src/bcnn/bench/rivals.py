@@ -27,6 +27,8 @@ from bcnn.nets.registry import ARCHITECTURES
 
 Maker = Callable[[Job], Rival]
 ENGINE = "this engine"
+INTEGERS = "this engine, int16"
+PICTURES = 4  # that a program is calibrated on here: time does not depend on them
 
 
 def engine(job: Job, isa: str | None = None, name: str = ENGINE) -> Rival:
@@ -40,6 +42,20 @@ def engine(job: Job, isa: str | None = None, name: str = ENGINE) -> Rival:
     threads = f", {job.threads} threads" if job.threads > 1 else ""
     computes = f"the same network, {made.isa}{threads}"
     return Rival(name, computes, lambda: made.run(batch), "interpreter, logits ==", job.threads)
+
+
+def integers(job: Job) -> Rival:
+    """The same network in integers, see program/fixed.py."""
+    from bcnn.program.fixed import fixed
+    from bcnn.program.pictures import pictures
+
+    if job.program.numbers != "float32":
+        raise SkippedError("the program is one in integers already")
+    try:
+        made = fixed(job.program, pictures(*job.program.shapes[0][:2], PICTURES))
+    except UserError as error:
+        raise SkippedError(str(error)) from None
+    return engine(dataclasses.replace(job, program=made.program), name=INTEGERS)
 
 
 def _torch_eager(job: Job) -> Rival:
@@ -103,6 +119,7 @@ def _fits_mobilenet(job: Job) -> Job:
 
 MAKERS: dict[str, Maker] = {
     ENGINE: engine,
+    INTEGERS: integers,
     "PyTorch, eager": _torch_eager,
     "PyTorch, torch.compile": _torch_compiled,
     "ONNX Runtime, float Conv": _onnx_float,

@@ -48,7 +48,8 @@ def bench(
     os.environ["OMP_NUM_THREADS"] = str(threads)
     from bcnn.bench import rivals as contestants
 
-    makers = contestants.MAKERS if rivals else {contestants.ENGINE: contestants.engine}
+    both = (contestants.ENGINE, contestants.INTEGERS)
+    makers = {name: maker for name, maker in contestants.MAKERS.items() if rivals or name in both}
     job = contestants.job(model, threads, size)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
