@@ -100,7 +100,8 @@ def test_a_card_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
     hostile = dataclasses.replace(found, title=ESCAPES, limits=ESCAPES, data=ESCAPES, hardware=ESCAPES)
     provenance = {**program.provenance, "note": ESCAPES, card.KEY: hostile.plain()}
     bcnn.deploy.packfile.save(dataclasses.replace(program, provenance=provenance), tmp_path / "a.bcnn")
-    done = command("info", "a.bcnn", folder=tmp_path)
-    assert done.returncode == 0, done
-    assert harmless(done.stdout + done.stderr), done
+    for more in ((), ("--all",)):
+        done = command("info", "a.bcnn", *more, folder=tmp_path)
+        assert done.returncode == 0, done
+        assert harmless(done.stdout + done.stderr), done
     assert rb"\u001b[31mred" in done.stdout  # a card of unprintable text is none; the rest is shown as JSON

@@ -49,7 +49,7 @@ def assert_every_op_stays_near(program: Program, made: Program) -> None:
         wanted = run_op(op, exact[:index] or [image])
         got = run_op(own, rounded[:index] or [image]) / 2.0**f
         worst = float((np.abs(got - wanted) - 0.01 * np.abs(wanted)).max())
-        assert worst <= 0.01 * np.abs(wanted).mean() + 2.0 ** (4 - f), (index, type(own).__name__, made.names[index])
+        assert worst <= 0.03 * np.abs(wanted).mean() + 2.0 ** (4 - f), (index, type(own).__name__, made.names[index])
 
 
 @pytest.mark.parametrize("parameters", ["int16", "int8"])
