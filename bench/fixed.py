@@ -1,0 +1,76 @@
+"""The paper's network in integers beside itself in float32 and the int8 MobileNetV1s: one image, in turns, against our targets.
+
+    python -m bench.fixed                                          one thread
+    python -m bench.fixed --out bench/results/fixed-zen4           writes .json and .txt
+
+Parameters are random: times do not depend on them. The converter calibrates on one image.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import sys
+from pathlib import Path
+
+from bcnn.bench.rival import Job, Rival
+from bcnn.bench.rivals import ENGINE, MAKERS, Contest, contest, engine, job_of
+from bcnn.nets.config import preset
+
+MOBILENETS = ("ONNX Runtime, MobileNetV1 int8", "OpenVINO, MobileNetV1 int8")
+INTEGERS, TWO_BRANCHES, TWO_THREADS = "in integers", "in integers, P=2", "in integers, 2 threads"
+TARGETS = ((INTEGERS, 0.75), (TWO_BRANCHES, 1.3))  # of the fastest int8 MobileNetV1's time
+
+
+def in_integers(job: Job) -> Job:
+    from bcnn.program.fixed import fixed
+
+    return dataclasses.replace(job, program=fixed(job.program, [job.image]).program)
+
+
+def integers(job: Job) -> Rival:
+    return engine(in_integers(job), name=INTEGERS)
+
+
+def two_branches(job: Job) -> Rival:
+    return engine(in_integers(job_of(preset("imagenet-p2"), job.threads)), name=TWO_BRANCHES)
+
+
+def two_threads(job: Job) -> Rival:
+    return engine(dataclasses.replace(in_integers(job), threads=2), name=TWO_THREADS)
+
+
+def verdicts(result: Contest) -> str:
+    """By the least processor time: on a shared machine, the nearest to what the code takes."""
+    cpu = {row.name: row.times.cpu for row in result.rows}
+    fastest = min((cpu[name] for name in MOBILENETS if name in cpu), default=None)
+    if fastest is None:
+        return "no int8 MobileNetV1 here to compare with\n"
+    text = ""
+    for name, limit in TARGETS:
+        share = cpu[name] / fastest
+        text += f"  {'reached' if share <= limit else 'not reached':11}  {name}: {share:.2f} of the fastest int8 MobileNetV1, at most {limit}\n"
+    return text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="The paper's network in integers against int8 MobileNetV1.")
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--out", type=Path, help="write OUT.json and OUT.txt")
+    arguments = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it when it is first imported, below
+    makers = {ENGINE: engine, INTEGERS: integers, TWO_BRANCHES: two_branches, TWO_THREADS: two_threads}
+    makers |= {name: MAKERS[name] for name in MOBILENETS}
+    job = job_of(preset("imagenet"), 1)
+    result = contest(job, arguments.rounds, makers, on_made=lambda name: print(f"checking {name}", file=sys.stderr))
+    text = result.text() + verdicts(result)
+    print(text, end="")
+    if arguments.out:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        arguments.out.with_suffix(".json").write_text(result.json(), encoding="utf-8")
+        arguments.out.with_suffix(".txt").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
