@@ -33,6 +33,12 @@ class Target:
 
 
 TARGETS = {
+    "c": Target(
+        "c",
+        "C99 for microcontrollers, no heap, no floating point: a folder with model.c, model.h and a test",
+        "",
+        numbers=("int16",),
+    ),
     "onnx": Target(
         "onnx",
         "an ONNX model, for ONNX Runtime and what else reads that",
@@ -105,6 +111,11 @@ def _check_numbers(program: Program, to: str, target: Target) -> None:
     """Integer programs are refused here until a target says that it knows them: `Target.numbers`."""
     numbers = getattr(program, "numbers", "float32")
     if numbers not in target.numbers:
+        other = (
+            "pack the float32 form of the network"
+            if numbers == "int16"
+            else "make integers of it first: bcnn convert MODEL -o integers.bcnn --parameters int8"
+        )
         raise UserError(
-            f"this program computes in {numbers}, and --to {to} knows {', '.join(target.numbers)} only; pack the float32 form of the network"
+            f"this program computes in {numbers}, and --to {to} knows {', '.join(target.numbers)} only; {other}"
         )

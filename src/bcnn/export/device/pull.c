@@ -1,0 +1,46 @@
+/* Rows are pulled by the last op: what it lacks is made first, and so on down to the next row of the image. */
+
+static void input_row(arena *m, const uint8_t *rgb) {
+    const op *o = ops;
+    int16_t *out = m->numbers + o->at + m->made[0] % o->ring * ((uint32_t)o->width * o->channels);
+    uint32_t x, k;
+    for (x = 0; x < o->width; x++, rgb += 3, out += o->channels) {
+        for (k = 0; k < 3; k++)
+            out[k] = saturated(rounded(rgb[k] * wide[o->extra + k] + wide[o->extra + 3 + k], o->shift));
+        if (o->channels == 4) {
+            int32_t sum = 0;
+            for (k = 0; k < 3; k++) sum += out[k] * value(o->a, k);
+            out[3] = saturated(rounded(sum, 14));
+        }
+    }
+    m->made[0]++;
+}
+
+static uint32_t rows_made(const arena *m, uint32_t i) {
+    if (ops[i].kind == FIXED_CONSTANT) return ops[i].height;
+    if (ops[i].kind == FIXED_GLOBAL_AVG_POOL) return m->made[i] == ops[i].steps;
+    return m->made[i];
+}
+
+/* The map that lacks a row before the next step of op i can be made; i itself if none does. */
+static uint32_t lacking(const arena *m, uint32_t i) {
+    const op *o = ops + i;
+    uint32_t n;
+    for (n = 0; n < o->need_count; n++) {
+        const need *r = needs + o->needs + n;
+        int32_t rows = (int32_t)((uint32_t)m->made[i] * r->mul / r->div) + r->add;
+        if (rows > (int32_t)r->most) rows = r->most;
+        if (rows > (int32_t)rows_made(m, r->map)) return r->map;
+    }
+    return i;
+}
+
+static void pull(arena *m) {
+    while (m->made[OPS - 1] < ops[OPS - 1].steps) {
+        uint32_t i = OPS - 1, next;
+        while (i && (next = lacking(m, i)) != i) i = next;
+        if (!i) return; /* the image's next row is missing */
+        step(m, ops + i, m->made[i]);
+        m->made[i]++;
+    }
+}
