@@ -93,9 +93,7 @@ def model(made: Tables) -> str:
     """model.c, names still to be filled in."""
     used = list(dict.fromkeys(type(op) for op in made.program.ops if type(op) in FUNCTIONS))
     parts = list(dict.fromkeys(part for cls in used for part in FUNCTIONS[cls][1]))
-    cases = "".join(
-        f"    case {_constant(cls)}: {FUNCTIONS[cls][0]}(m, o, out, y); break;\n" for cls in used
-    )
+    cases = "".join(f"    case {_constant(cls)}: {FUNCTIONS[cls][0]}(m, o, out, y); break;\n" for cls in used)
     kinds = ", ".join(_constant(cls) for cls in (*RULES, *ENDINGS))
     step = (
         "static void step(arena *m, const op *o, uint32_t y) {\n"

@@ -48,7 +48,10 @@ def plan(program: Program) -> Plan:
     reads = tuple(tuple(dict.fromkeys(_reads(op, shapes))) for op in program.ops)
     steps = _needed(program, reads)
     made, rings, order = [0] * (last + 1), [0] * (last + 1), list[int]()
-    first, final = [0] * (last + 1), [-1] * (last + 1)  # times of the first step that makes a map, and of the last that reads it
+    first, final = (
+        [0] * (last + 1),
+        [-1] * (last + 1),
+    )  # times of the first step that makes a map, and of the last that reads it
     readers: list[list[tuple[int, Read]]] = [[] for _ in shapes]
     for reader, own in enumerate(reads):
         for read in own:
@@ -102,7 +105,9 @@ def placed(sizes: Sequence[int], lives: Sequence[tuple[int, int]]) -> list[int]:
     for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
         if not sizes[i]:
             continue
-        taken = sorted((at[j], at[j] + sizes[j]) for j in done if lives[j][0] <= lives[i][1] and lives[i][0] <= lives[j][1])
+        taken = sorted(
+            (at[j], at[j] + sizes[j]) for j in done if lives[j][0] <= lives[i][1] and lives[i][0] <= lives[j][1]
+        )
         for begin, end in taken:
             if at[i] + sizes[i] <= begin:
                 break

@@ -47,7 +47,13 @@ class Tables:
     @property
     def flash(self) -> int:
         """Bytes of constants. Those that every program names have a row at least, since C knows no empty tables."""
-        always = ((self.wide, 4), (self.numbers, 2), (self.bytes, 1), (self.endings, BYTES["ending"]), (self.needs, BYTES["need"]))
+        always = (
+            (self.wide, 4),
+            (self.numbers, 2),
+            (self.bytes, 1),
+            (self.endings, BYTES["ending"]),
+            (self.needs, BYTES["need"]),
+        )
         others = ((self.ops, BYTES["op"]), (self.branches, BYTES["branch"]), (self.words, 4))
         return sum(max(len(rows), 1) * size for rows, size in always) + sum(len(rows) * size for rows, size in others)
 
@@ -97,7 +103,9 @@ def tables(program: Program) -> Tables:
             made.ops.append(_op(made, op, index))
         except UserError as error:
             raise UserError(f"op {index} ({type(op).__name__} {name!r}): {error}") from None
-    for op, row in zip(program.ops, made.ops, strict=True):  # behind the scratch of all others: they live from step to step
+    for op, row in zip(
+        program.ops, made.ops, strict=True
+    ):  # behind the scratch of all others: they live from step to step
         if isinstance(op, ops.FixedGlobalAvgPool):
             row[EXTRA] = made.scratch
             made.scratch += program.shapes[op.source][2]
@@ -108,7 +116,12 @@ def tables(program: Program) -> Tables:
 
 def kind(part: Any) -> str:
     """FixedBinaryConv -> FIXED_BINARY_CONV: its name in C."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(part).__name__).upper().replace("PRE_LU", "PRELU").replace("RE_LU", "RELU")
+    return (
+        re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(part).__name__)
+        .upper()
+        .replace("PRE_LU", "PRELU")
+        .replace("RE_LU", "RELU")
+    )
 
 
 # --- one op -----------------------------------------------------------------------------------------------------------
