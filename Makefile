@@ -15,7 +15,7 @@ quickstart: $(VENV)/.train  ## set up, train a small network, pack it, verify it
 	$(BIN)/bcnn quickstart
 
 test: $(VENV)/.dev  ## set up and run the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 check: $(VENV)/.dev  ## lint, format, types
 	$(BIN)/ruff check .

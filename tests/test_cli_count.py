@@ -26,7 +26,7 @@ class Run:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.monkeypatch, self.capsys = monkeypatch, capsys
-        monkeypatch.setenv("COLUMNS", "120")
+        monkeypatch.setattr("bcnn.cli.app.out._width", 120)
 
     def __call__(self, *args: str, code: int = 0) -> str:
         self.monkeypatch.setattr(sys, "argv", ["bcnn", *args])
@@ -65,7 +65,7 @@ def test_summary_of_imagenet_shows_the_paper_s_totals(bcnn: Run) -> None:
 def test_summary_fits_the_terminal_in_one_line_a_block(
     bcnn: Run, monkeypatch: pytest.MonkeyPatch, columns: str
 ) -> None:
-    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr("bcnn.cli.app.out._width", int(columns))
     lines = bcnn("summary", "imagenet-p2").splitlines()
     assert max(map(len, lines)) <= int(columns)
     assert "…" not in "".join(lines)
