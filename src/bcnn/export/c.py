@@ -99,7 +99,7 @@ def model(made: Tables) -> str:
     kinds = ", ".join(_constant(cls) for cls in (*RULES, *ENDINGS))
     step = (
         "static void step(arena *m, const op *o, uint32_t y) {\n"
-        "    int16_t *out = m->numbers + o->at + y % o->ring * ((uint32_t)o->width * o->channels);\n"
+        "    int16_t *out = m->numbers + slots[o->at + y % o->ring];\n"
         f"    switch (o->kind) {{\n{cases}    }}\n    finish(m, o, out, y);\n}}\n"
     )
     return "\n".join(
@@ -110,6 +110,7 @@ def model(made: Tables) -> str:
             _part("types.c"),
             _array("uint32_t words", made.words, lambda v: f"0x{v:x}u"),
             _array("int32_t wide", made.wide, _int32),
+            _array("uint32_t slots", made.slots, str),
             _array("int16_t numbers", made.numbers, str),
             _array("int8_t bytes", made.bytes, str),
             _array("need needs", made.needs, _struct),

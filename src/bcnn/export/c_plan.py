@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from bcnn.program import ops
 from bcnn.program.ops import Op, Shape
@@ -35,80 +36,139 @@ class Read:
 
 @dataclass(frozen=True)
 class Plan:
-    reads: tuple[tuple[Read, ...], ...]  # of every op
+    reads: tuple[tuple[Read, ...], ...]  # of every op, in the order in which it pulls them
     steps: tuple[int, ...]  # of every op that anybody needs; a constant has none
-    rings: tuple[int, ...]  # rows in RAM
-    at: tuple[int, ...]  # where a ring begins, in 16-bit numbers
-    numbers: int  # of 16 bits, of all rings: those that are never there at the same time share their place
+    slots: tuple[tuple[int, ...], ...]  # of every map: where the rows of its ring begin, in 16-bit numbers
+    numbers: int  # of 16 bits, of all rings: rows that are never there at the same time share their place
     order: tuple[int, ...]  # the op of every step
 
 
 def plan(program: Program) -> Plan:
-    shapes, last = program.shapes, len(program.ops) - 1
-    reads = tuple(tuple(dict.fromkeys(_reads(op, shapes))) for op in program.ops)
+    """The order of pulls that needs least memory, as far as changing it op by op finds it."""
+    reads = [list(dict.fromkeys(_reads(op, program.shapes))) for op in program.ops]
     steps = _needed(program, reads)
-    made, rings, order = [0] * (last + 1), [0] * (last + 1), list[int]()
-    first, final = [0] * (last + 1), [-1] * (last + 1)  # times of the first step that makes a map, and of the last that reads it
-    readers: list[list[tuple[int, Read]]] = [[] for _ in shapes]
-    for reader, own in enumerate(reads):
-        for read in own:
-            readers[read.map].append((reader, read))
+    best = _Run(program, reads, steps)
+    for own in reads:
+        if len(own) < 2:
+            continue
+        own.reverse()
+        other = _Run(program, reads, steps)
+        if other.peak < best.peak:
+            best = other
+        else:
+            own.reverse()
+    slots, numbers = placed(best.lives, [shape[1] * shape[2] for shape in program.shapes])
+    return Plan(tuple(map(tuple, reads)), steps, slots, numbers, tuple(best.order))
 
-    def lacks(i: int) -> int | None:
-        for read in reads[i]:
-            if isinstance(program.ops[read.map], ops.FixedConstant):
-                continue
-            there = made[read.map]
-            if isinstance(program.ops[read.map], ops.FixedGlobalAvgPool):
-                there = int(there == steps[read.map])
-            if read.rows(made[i], shapes[read.map][0])[1] > there:
-                return read.map
-        return None
 
-    def oldest(i: int) -> int:
-        """The first row of map i that somebody has yet to read."""
-        rows = [read.rows(made[r], shapes[i][0])[0] for r, read in readers[i] if made[r] < steps[r]]
-        return min([*rows, made[i]]) if i < last else 0
+class _Run:
+    """All steps for one image, and which rows live when: a bit for each step, in a whole number."""
 
-    while made[last] < steps[last]:
+    def __init__(self, program: Program, reads: Sequence[Sequence[Read]], steps: Sequence[int]) -> None:
+        self.program, self.reads, self.steps = program, reads, steps
+        self.heights = [shape[0] for shape in program.shapes]
+        self.made = [0] * len(reads)
+        self.order: list[int] = []
+        self.rings = [0] * len(reads)
+        self.readers: list[list[tuple[int, Read]]] = [[] for _ in reads]
+        for reader, own in enumerate(reads):
+            for read in own:
+                self.readers[read.map].append((reader, read))
+        self.times: dict[tuple[int, int], tuple[int, int]] = {}  # of map and row: the first and the last step that touches it
+        last = len(reads) - 1
+        while self.made[last] < steps[last]:
+            self._pull(last)
+        for y in range(self.heights[last]):
+            if (last, y) in self.times:  # outputs stay to the end
+                self.times[last, y] = self.times[last, y][0], len(self.order)
+        self.peak = self._peak()
+
+    def _pull(self, last: int) -> None:
         waiting = [last]
         while waiting:
             i = waiting[-1]
-            missing = lacks(i)
-            if missing is not None:
+            missing = self._lacks(i)
+            if missing is None:
+                self._step(waiting.pop())
+            else:
                 waiting.append(missing)
-                continue
-            whole = isinstance(program.ops[i], ops.FixedGlobalAvgPool)
-            rings[i] = 1 if whole else max(rings[i], made[i] + 1 - oldest(i))
-            first[i] = len(order) if made[i] == 0 else first[i]
-            final[i] = max(final[i], len(order))
-            for read in reads[i]:
-                if len(range(*read.rows(made[i], shapes[read.map][0]))):
-                    final[read.map] = len(order)
-            order.append(i)
-            made[i] += 1
-            waiting.pop()
-    final[last] = len(order)
-    sizes = [rings[i] * shape[1] * shape[2] for i, shape in enumerate(shapes)]
-    at = placed(sizes, list(zip(first, final, strict=True)))
-    numbers = max(begin + size for begin, size in zip(at, sizes, strict=True))
-    return Plan(reads, steps, tuple(rings), tuple(at), numbers, tuple(order))
+
+    def _lacks(self, i: int) -> int | None:
+        for read in self.reads[i]:
+            op = self.program.ops[read.map]
+            if not isinstance(op, ops.FixedConstant):
+                there = complete(op, self.made[read.map], self.heights, read.map)
+                if read.rows(self.made[i], self.heights[read.map])[1] > there:
+                    return read.map
+        return None
+
+    def _step(self, i: int) -> None:
+        now, y, op = len(self.order), self.made[i], self.program.ops[i]
+        begin, end = touched(op, y, self.heights, i)
+        self.rings[i] = max(self.rings[i], end - self._oldest(i))
+        keys = [(i, row) for row in range(begin, end)]
+        for read in self.reads[i]:
+            if not isinstance(self.program.ops[read.map], ops.FixedConstant):
+                keys += [(read.map, row) for row in range(*read.rows(y, self.heights[read.map]))]
+        for key in keys:
+            self.times[key] = self.times.get(key, (now, now))[0], now
+        self.order.append(i)
+        self.made[i] += 1
+
+    def _oldest(self, i: int) -> int:
+        """The first row of map i that somebody has yet to read, or that is not complete."""
+        if i == len(self.made) - 1:
+            return 0
+        rows = [
+            read.rows(self.made[r], self.heights[i])[0] for r, read in self.readers[i] if self.made[r] < self.steps[r]
+        ]
+        return min([*rows, complete(self.program.ops[i], self.made[i], self.heights, i)])
+
+    def _peak(self) -> int:
+        """16-bit numbers that live at the same time, at most."""
+        change = [0] * (len(self.order) + 2)
+        for (i, _), (first, final) in self.times.items():
+            size = self.program.shapes[i][1] * self.program.shapes[i][2]
+            change[first] += size
+            change[final + 1] -= size
+        return max(accumulate(change))
+
+    @property
+    def lives(self) -> list[list[int]]:
+        """Of every row of every ring."""
+        made = [[0] * ring for ring in self.rings]
+        for (i, y), (first, final) in self.times.items():
+            made[i][y % self.rings[i]] |= (1 << (final + 1)) - (1 << first)
+        return made
 
 
-def placed(sizes: Sequence[int], lives: Sequence[tuple[int, int]]) -> list[int]:
-    """Where each begins, the largest first, at the lowest place that nobody has who lives at the same time."""
-    at = [0] * len(sizes)
-    done: list[int] = []
+def placed(lives: Sequence[Sequence[int]], sizes: Sequence[int]) -> tuple[tuple[tuple[int, ...], ...], int]:
+    """Where each row begins, the largest first, at the lowest place that nobody has who lives at the same time; and the end of all."""
+    done: list[tuple[int, int, int]] = []  # begin, end, life
+    at: list[list[int]] = [[] for _ in sizes]
     for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
-        if not sizes[i]:
-            continue
-        taken = sorted((at[j], at[j] + sizes[j]) for j in done if lives[j][0] <= lives[i][1] and lives[i][0] <= lives[j][1])
-        for begin, end in taken:
-            if at[i] + sizes[i] <= begin:
-                break
-            at[i] = max(at[i], end)
-        done.append(i)
-    return at
+        for life in lives[i]:
+            begin = 0
+            for other_begin, other_end, other in sorted(done):
+                if begin + sizes[i] <= other_begin:
+                    break
+                if other & life:
+                    begin = max(begin, other_end)
+            done.append((begin, begin + sizes[i], life))
+            at[i].append(begin)
+    return tuple(map(tuple, at)), max((end for _, end, _ in done), default=0)
+
+
+def complete(op: Op, steps: int, heights: Sequence[int], index: int) -> int:
+    """Rows that are complete after so many steps."""
+    if isinstance(op, ops.FixedGlobalAvgPool):
+        return int(steps == heights[op.source])
+    return steps
+
+
+def touched(op: Op, step: int, heights: Sequence[int], index: int) -> tuple[int, int]:
+    """Rows that a step writes."""
+    return (0, 1) if isinstance(op, ops.FixedGlobalAvgPool) else (step, step + 1)
 
 
 def _needed(program: Program, reads: Sequence[Sequence[Read]]) -> tuple[int, ...]:

@@ -37,6 +37,7 @@ class Tables:
     words: list[int] = field(default_factory=list)  # bits
     wide: list[int] = field(default_factory=list)  # 32-bit offsets
     numbers: list[int] = field(default_factory=list)  # 16-bit parameters
+    slots: list[int] = field(default_factory=list)  # where the rows of rings begin in the arena
     bytes: list[int] = field(default_factory=list)
     ops: list[list[Any]] = field(default_factory=list)
     branches: list[list[Any]] = field(default_factory=list)
@@ -47,7 +48,7 @@ class Tables:
     @property
     def flash(self) -> int:
         """Bytes of constants. Those that every program names have a row at least, since C knows no empty tables."""
-        always = ((self.wide, 4), (self.numbers, 2), (self.bytes, 1), (self.endings, BYTES["ending"]), (self.needs, BYTES["need"]))
+        always = ((self.wide, 4), (self.slots, 4), (self.numbers, 2), (self.bytes, 1), (self.endings, BYTES["ending"]), (self.needs, BYTES["need"]))
         others = ((self.ops, BYTES["op"]), (self.branches, BYTES["branch"]), (self.words, 4))
         return sum(max(len(rows), 1) * size for rows, size in always) + sum(len(rows) * size for rows, size in others)
 
@@ -132,12 +133,12 @@ def _op(made: Tables, op: Op, index: int) -> list[Any]:
         made.needs.append([read.map, read.mul, read.div, made.program.shapes[read.map][0], read.high])
     after = getattr(op, "after", ())
     made.endings.extend(_ending(made, ending) for ending in after)
-    at = found.at if isinstance(op, ops.FixedConstant) else own.at[index]
+    at = found.at if isinstance(op, ops.FixedConstant) else _put(made.slots, np.array(own.slots[index], np.int64))
     counts = [needs, len(own.reads[index]), found.parts, found.part_count, endings, len(after)]
     return [
         *(found.a, found.b, found.c),
         *(at, found.extra, window.padding[0], window.padding[1]),
-        *(kind(op), own.steps[index], own.rings[index], *shape),
+        *(kind(op), own.steps[index], len(own.slots[index]), *shape),
         *(getattr(op, "reads", shape[2]), getattr(op, "groups", 1)),
         *counts,
         *(*window.kernel, *strides, *window.dilation),

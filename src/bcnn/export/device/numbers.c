@@ -18,7 +18,6 @@ static int32_t value(vec v, uint32_t i) { return v.step ? bytes[v.at + i] * v.st
 
 /* Row y of a map, while it is one of the last `ring` that were made. */
 static const int16_t *map_row(const arena *m, const op *map, uint32_t y) {
-    const uint32_t row = (uint32_t)map->width * map->channels;
-    if (map->kind == FIXED_CONSTANT) return numbers + map->at + y * row;
-    return m->numbers + map->at + y % map->ring * row;
+    if (map->kind == FIXED_CONSTANT) return numbers + map->at + y * ((uint32_t)map->width * map->channels);
+    return m->numbers + slots[map->at + y % map->ring];
 }

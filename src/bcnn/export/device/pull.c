@@ -2,7 +2,7 @@
 
 static void input_row(arena *m, const uint8_t *rgb) {
     const op *o = ops;
-    int16_t *out = m->numbers + o->at + m->made[0] % o->ring * ((uint32_t)o->width * o->channels);
+    int16_t *out = m->numbers + slots[o->at + m->made[0] % o->ring];
     uint32_t x, k;
     for (x = 0; x < o->width; x++, rgb += 3, out += o->channels) {
         for (k = 0; k < 3; k++)

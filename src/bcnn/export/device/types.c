@@ -25,7 +25,7 @@ typedef struct { /* what follows the sums, value by value */
 
 typedef struct { /* an op, and the map that it makes */
     vec a, b, c;
-    uint32_t at;    /* of its ring in the arena's numbers; a constant's: in `numbers` */
+    uint32_t at;    /* of its rows in `slots`: where they begin in the arena's numbers; a constant's: in `numbers` */
     uint32_t extra; /* in the arena's words (sums), or in `wide` (offsets) */
     int32_t top, left;
     uint16_t kind, steps, ring, height, width, channels;
