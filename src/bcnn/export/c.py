@@ -24,7 +24,7 @@ from bcnn import __version__
 from bcnn.deploy import card
 from bcnn.deploy.packfile import Packed, vector_image
 from bcnn.errors import UserError
-from bcnn.export.c_tables import RULES, Tables, kind, tables
+from bcnn.export.c_tables import BY_ROWS, RULES, Tables, kind, tables
 from bcnn.files import write_atomic
 from bcnn.program import ops
 from bcnn.program.interpret import interpret_maps
@@ -96,10 +96,12 @@ def model(made: Tables) -> str:
     cases = "".join(
         f"    case {_constant(cls)}: {FUNCTIONS[cls][0]}(m, o, out, y); break;\n" for cls in used
     )
-    kinds = ", ".join(_constant(cls) for cls in (*RULES, *ENDINGS))
+    kinds = ", ".join([*(_constant(cls) for cls in (*RULES, *ENDINGS)), BY_ROWS])
+    if ops.FixedDepthwise in used:
+        cases += f"    case {BY_ROWS}: fixed_depthwise_by_rows(m, o, y); return;\n"
     step = (
         "static void step(arena *m, const op *o, uint32_t y) {\n"
-        "    int16_t *out = m->numbers + slots[o->at + y % o->ring];\n"
+        "    int16_t *out = m->numbers + slots[o->at + (y < o->rows ? y : 0)];\n"
         f"    switch (o->kind) {{\n{cases}    }}\n    finish(m, o, out, y);\n}}\n"
     )
     return "\n".join(

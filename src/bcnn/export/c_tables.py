@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcnn.errors import UserError
-from bcnn.export.c_plan import Plan, plan
+from bcnn.export.c_plan import Plan, by_source, complete, plan
 from bcnn.program import ops
 from bcnn.program.bits import pack_bits, unpack_bits
 from bcnn.program.ops import Op, words
@@ -115,6 +115,7 @@ def kind(part: Any) -> str:
 # --- one op -----------------------------------------------------------------------------------------------------------
 
 EXTRA = 4  # of the row below
+BY_ROWS = "FIXED_DEPTHWISE_BY_ROWS"
 
 
 def _op(made: Tables, op: Op, index: int) -> list[Any]:
@@ -130,7 +131,9 @@ def _op(made: Tables, op: Op, index: int) -> list[Any]:
     strides = op.factor if isinstance(op, ops.Upsample) else window.stride
     needs, endings = len(made.needs), len(made.endings)
     for read in own.reads[index]:
-        made.needs.append([read.map, read.mul, read.div, made.program.shapes[read.map][0], read.high])
+        height = made.program.shapes[read.map][0]
+        most = height if type(made.program.ops[read.map]) is ops.FixedConstant else complete(made.program, read.map, own.steps[read.map])
+        made.needs.append([read.map, *((0, 1, most, most) if read.whole else (read.mul, read.div, most, read.high))])
     after = getattr(op, "after", ())
     made.endings.extend(_ending(made, ending) for ending in after)
     at = found.at if isinstance(op, ops.FixedConstant) else _put(made.slots, np.array(own.slots[index], np.int64))
@@ -138,7 +141,7 @@ def _op(made: Tables, op: Op, index: int) -> list[Any]:
     return [
         *(found.a, found.b, found.c),
         *(at, found.extra, window.padding[0], window.padding[1]),
-        *(kind(op), own.steps[index], len(own.slots[index]), *shape),
+        *(BY_ROWS if isinstance(op, ops.FixedDepthwise) and by_source(made.program, index) else kind(op), own.steps[index], len(own.slots[index]), *shape),
         *(getattr(op, "reads", shape[2]), getattr(op, "groups", 1)),
         *counts,
         *(*window.kernel, *strides, *window.dilation),
