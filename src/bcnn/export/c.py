@@ -47,6 +47,7 @@ FUNCTIONS: dict[type[ops.Op], tuple[str, tuple[str, ...]]] = {
     ops.Select: ("move", ("moves.c",)),
     ops.Upsample: ("move", ("moves.c",)),
 }
+SUMS = (ops.FixedGlobalAvgPool,)  # take a row of their source in a step, and have no endings
 
 
 def export(packed: Packed, path: Path) -> list[str]:
@@ -93,16 +94,17 @@ def model(made: Tables) -> str:
     """model.c, names still to be filled in."""
     used = list(dict.fromkeys(type(op) for op in made.program.ops if type(op) in FUNCTIONS))
     parts = list(dict.fromkeys(part for cls in used for part in FUNCTIONS[cls][1]))
-    cases = "".join(
-        f"    case {_constant(cls)}: {FUNCTIONS[cls][0]}(m, o, out, y); break;\n" for cls in used
-    )
     kinds = ", ".join([*(_constant(cls) for cls in (*RULES, *ENDINGS)), BY_ROWS])
+    whole = "".join(f"    case {_constant(cls)}: {FUNCTIONS[cls][0]}(m, o, out, y); break;\n" for cls in used if cls not in SUMS)
+    sums = "".join(f"    case {_constant(cls)}: {FUNCTIONS[cls][0]}(m, o, y); return;\n" for cls in used if cls in SUMS)
     if ops.FixedDepthwise in used:
-        cases += f"    case {BY_ROWS}: fixed_depthwise_by_rows(m, o, y); return;\n"
+        sums += f"    case {BY_ROWS}: fixed_depthwise_by_rows(m, o, y); return;\n"
     step = (
+        "/* One step of an op: those that add up a row of their source, and those that make a row. */\n"
         "static void step(arena *m, const op *o, uint32_t y) {\n"
-        "    int16_t *out = m->numbers + slots[o->at + (y < o->rows ? y : 0)];\n"
-        f"    switch (o->kind) {{\n{cases}    }}\n    finish(m, o, out, y);\n}}\n"
+        f"    int16_t *out;\n    switch (o->kind) {{\n{sums}    default: break;\n    }}\n"
+        "    out = m->numbers + slots[o->at + y];\n"
+        f"    switch (o->kind) {{\n{whole}    default: break;\n    }}\n    finish(m, o, out, y);\n}}\n"
     )
     return "\n".join(
         [

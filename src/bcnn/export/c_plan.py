@@ -51,26 +51,31 @@ class Plan:
 
 
 def plan(program: Program) -> Plan:
-    """The order of pulls that needs least memory, as far as trying one whole map and changing it op by op finds it."""
+    """The order of pulls that needs least memory, as far as some single changes of it show."""
     reads = [list(dict.fromkeys(_reads(program, index))) for index in range(len(program.ops))]
     steps = _needed(program, reads)
     best = _Run(program, reads, steps)
-    smallest = sorted(range(1, len(reads)), key=lambda i: prod(program.shapes[i]))
-    for cut in smallest:  # a whole map that is more than all there is now cannot help
-        if prod(program.shapes[cut]) >= best.peak:
-            break
-        waiting = [[replace(read, whole=read.whole or read.map == cut) for read in own] for own in reads]
-        other = _Run(program, waiting, steps)
-        best = other if other.peak < best.peak else best
-    reads = [list(own) for own in best.reads]
-    for index, own in enumerate(reads):
-        if len(own) > 1:
-            turned = [*reads[:index], own[::-1], *reads[index + 1 :]]
-            other = _Run(program, turned, steps)
+    for change in (_cuts, _turns, _cuts, _turns):
+        for changed in change(program, best):
+            other = _Run(program, changed, steps)
             if other.peak < best.peak:
-                best, reads = other, turned
-    slots, numbers = placed(best.times, [shape[1] * shape[2] for shape in program.shapes])
+                best = other
+    slots, numbers = placed(best.times, [row_size(program, i) for i in range(len(reads))])
     return Plan(tuple(map(tuple, best.reads)), steps, slots, numbers, tuple(best.order))
+
+
+def _cuts(program: Program, run: _Run) -> Iterator[list[list[Read]]]:
+    """Every map in turn that is less than all there is now is made as a whole before anybody reads it."""
+    for cut in range(1, len(run.reads)):
+        if prod(program.shapes[cut]) < run.peak:
+            yield [[replace(read, whole=read.whole or read.map == cut) for read in own] for own in run.reads]
+
+
+def _turns(program: Program, run: _Run) -> Iterator[list[list[Read]]]:
+    """Every op in turn pulls what it reads in the other order."""
+    for turned, one in enumerate(run.reads):
+        if len(one) > 1:
+            yield [list(own[::-1]) if index == turned else list(own) for index, own in enumerate(run.reads)]
 
 
 class _Run:
@@ -121,10 +126,16 @@ class _Run:
         """16-bit numbers that live at the same time, at most."""
         change = [0] * (len(self.order) + 2)
         for (i, _), (first, final) in self.times.items():
-            size = self.program.shapes[i][1] * self.program.shapes[i][2]
+            size = row_size(self.program, i)
             change[first] += size
             change[final + 1] -= size
         return max(accumulate(change))
+
+
+def row_size(program: Program, index: int) -> int:
+    """16-bit numbers; a sum of 32 bits is two of them."""
+    _, width, channels = program.shapes[index]
+    return width * channels * (2 if isinstance(program.ops[index], ops.FixedGlobalAvgPool) else 1)
 
 
 def most(run: _Run, i: int) -> int:

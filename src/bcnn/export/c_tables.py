@@ -43,7 +43,7 @@ class Tables:
     branches: list[list[Any]] = field(default_factory=list)
     endings: list[list[Any]] = field(default_factory=list)
     needs: list[list[Any]] = field(default_factory=list)
-    scratch: int = 0  # words of RAM: bits of the pixels that a filter reads, then the sums of means
+    scratch: int = 0  # words of RAM: bits of the pixels that a filter reads
 
     @property
     def flash(self) -> int:
@@ -98,10 +98,6 @@ def tables(program: Program) -> Tables:
             made.ops.append(_op(made, op, index))
         except UserError as error:
             raise UserError(f"op {index} ({type(op).__name__} {name!r}): {error}") from None
-    for op, row in zip(program.ops, made.ops, strict=True):  # behind the scratch of all others: they live from step to step
-        if isinstance(op, ops.FixedGlobalAvgPool):
-            row[EXTRA] = made.scratch
-            made.scratch += program.shapes[op.source][2]
     if len(program.ops) > MOST or max(len(rows) for rows in (made.branches, made.endings, made.needs)) > MOST:
         raise UserError(f"the program has more than {MOST:,} ops, branches or endings, which --to c has no numbers for")
     return made
@@ -114,7 +110,6 @@ def kind(part: Any) -> str:
 
 # --- one op -----------------------------------------------------------------------------------------------------------
 
-EXTRA = 4  # of the row below
 BY_ROWS = "FIXED_DEPTHWISE_BY_ROWS"
 
 
@@ -141,11 +136,11 @@ def _op(made: Tables, op: Op, index: int) -> list[Any]:
     return [
         *(found.a, found.b, found.c),
         *(at, found.extra, window.padding[0], window.padding[1]),
-        *(BY_ROWS if isinstance(op, ops.FixedDepthwise) and by_source(made.program, index) else kind(op), own.steps[index], len(own.slots[index]), *shape),
+        *(BY_ROWS if isinstance(op, ops.FixedDepthwise) and by_source(made.program, index) else kind(op), own.steps[index], *shape),
         *(getattr(op, "reads", shape[2]), getattr(op, "groups", 1)),
         *counts,
         *(*window.kernel, *strides, *window.dilation),
-        *(getattr(op, "source", 0), found.shift),
+        *(getattr(op, "source", 0), found.shift, 0),
     ]
 
 
