@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ FLOOR, MEANS, TAPS = "floor.c", "means.c", "taps.c"
 FUNCTIONS: dict[type[ops.Op], tuple[str, tuple[str, ...]]] = {
     ops.FixedBinaryConv: ("fixed_binary_conv", (TAPS, "fixed_binary_conv.c")),
     ops.FixedConv: ("fixed_conv", (TAPS, "fixed_conv.c")),
-    ops.FixedDepthwise: ("fixed_depthwise", (TAPS, "fixed_depthwise.c")),
+    ops.FixedDepthwise: ("fixed_depthwise", ("fixed_depthwise.c",)),
     ops.FixedAvgPool: ("pool", (FLOOR, MEANS, TAPS, "pools.c")),
     ops.MaxPool: ("pool", (FLOOR, MEANS, TAPS, "pools.c")),
     ops.FixedGlobalAvgPool: ("fixed_global_avg_pool", (FLOOR, "fixed_global_avg_pool.c")),
@@ -50,15 +51,16 @@ FUNCTIONS: dict[type[ops.Op], tuple[str, tuple[str, ...]]] = {
 SUMS = (ops.FixedGlobalAvgPool,)  # take a row of their source in a step, and have no endings
 
 
-def export(packed: Packed, path: Path) -> list[str]:
+def export(packed: Packed, path: Path) -> Iterator[str]:
     made = tables(packed.program)
-    size = f"{path}: {made.flash:,} bytes of flash for constants, {made.ram:,} bytes of RAM."
+    yield f"{path}: {made.flash:,} bytes of flash for constants, {made.ram:,} bytes of RAM."
     written = files(packed, made, path.resolve().name)
     proof = _proof(written, len(packed.test_seeds) or 1)
     path.mkdir(exist_ok=True)
     for name, text in written.items():
         write_atomic(path / name, text.encode())
-    return [size, f"Wrote {', '.join(written)}.", proof]
+    yield f"Wrote {', '.join(written)}."
+    yield proof
 
 
 def files(packed: Packed, made: Tables, name: str) -> dict[str, str]:
@@ -95,7 +97,9 @@ def model(made: Tables) -> str:
     used = list(dict.fromkeys(type(op) for op in made.program.ops if type(op) in FUNCTIONS))
     parts = list(dict.fromkeys(part for cls in used for part in FUNCTIONS[cls][1]))
     kinds = ", ".join([*(_constant(cls) for cls in (*RULES, *ENDINGS)), BY_ROWS])
-    whole = "".join(f"    case {_constant(cls)}: {FUNCTIONS[cls][0]}(m, o, out, y); break;\n" for cls in used if cls not in SUMS)
+    whole = "".join(
+        f"    case {_constant(cls)}: {FUNCTIONS[cls][0]}(m, o, out, y); break;\n" for cls in used if cls not in SUMS
+    )
     sums = "".join(f"    case {_constant(cls)}: {FUNCTIONS[cls][0]}(m, o, y); return;\n" for cls in used if cls in SUMS)
     if ops.FixedDepthwise in used:
         sums += f"    case {BY_ROWS}: fixed_depthwise_by_rows(m, o, y); return;\n"

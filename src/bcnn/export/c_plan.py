@@ -51,15 +51,13 @@ class Plan:
 
 
 def plan(program: Program) -> Plan:
-    """The order of pulls that needs least memory, as far as some single changes of it show."""
+    """The order of pulls that needs least memory, as far as the best of its single changes, four times, finds it."""
     reads = [list(dict.fromkeys(_reads(program, index))) for index in range(len(program.ops))]
     steps = _needed(program, reads)
     best = _Run(program, reads, steps)
     for change in (_cuts, _turns, _cuts, _turns):
-        for changed in change(program, best):
-            other = _Run(program, changed, steps)
-            if other.peak < best.peak:
-                best = other
+        tried = (_Run(program, changed, steps) for changed in change(program, best))
+        best = min([best, *tried], key=lambda run: run.peak)
     slots, numbers = placed(best.times, [row_size(program, i) for i in range(len(reads))])
     return Plan(tuple(map(tuple, best.reads)), steps, slots, numbers, tuple(best.order))
 
@@ -86,7 +84,9 @@ class _Run:
         self.heights = [shape[0] for shape in program.shapes]
         self.made = [0] * len(reads)
         self.order: list[int] = []
-        self.times: dict[tuple[int, int], tuple[int, int]] = {}  # of map and row: the first and the last step that has it
+        self.times: dict[
+            tuple[int, int], tuple[int, int]
+        ] = {}  # of map and row: the first and the last step that has it
         last = len(reads) - 1
         while self.made[last] < steps[last]:
             self._pull(last)
@@ -188,7 +188,9 @@ def by_source(program: Program, index: int) -> bool:
         return False
     height, rows = program.shapes[op.source][0], program.shapes[index][0]
     kernel, stride, top = op.window.kernel[0], op.window.stride[0], op.window.padding[0]
-    touching = top < kernel and (rows - 1) * stride - top < height  # a row without any of the source would never be begun
+    touching = (
+        top < kernel and (rows - 1) * stride - top < height
+    )  # a row without any of the source would never be begun
     return kernel > 1 and stride > 1 and op.window.dilation[0] == 1 and touching
 
 

@@ -48,7 +48,14 @@ class Tables:
     @property
     def flash(self) -> int:
         """Bytes of constants. Those that every program names have a row at least, since C knows no empty tables."""
-        always = ((self.wide, 4), (self.slots, 4), (self.numbers, 2), (self.bytes, 1), (self.endings, BYTES["ending"]), (self.needs, BYTES["need"]))
+        always = (
+            (self.wide, 4),
+            (self.slots, 4),
+            (self.numbers, 2),
+            (self.bytes, 1),
+            (self.endings, BYTES["ending"]),
+            (self.needs, BYTES["need"]),
+        )
         others = ((self.ops, BYTES["op"]), (self.branches, BYTES["branch"]), (self.words, 4))
         return sum(max(len(rows), 1) * size for rows, size in always) + sum(len(rows) * size for rows, size in others)
 
@@ -105,7 +112,12 @@ def tables(program: Program) -> Tables:
 
 def kind(part: Any) -> str:
     """FixedBinaryConv -> FIXED_BINARY_CONV: its name in C."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(part).__name__).upper().replace("PRE_LU", "PRELU").replace("RE_LU", "RELU")
+    return (
+        re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(part).__name__)
+        .upper()
+        .replace("PRE_LU", "PRELU")
+        .replace("RE_LU", "RELU")
+    )
 
 
 # --- one op -----------------------------------------------------------------------------------------------------------
@@ -127,7 +139,11 @@ def _op(made: Tables, op: Op, index: int) -> list[Any]:
     needs, endings = len(made.needs), len(made.endings)
     for read in own.reads[index]:
         height = made.program.shapes[read.map][0]
-        most = height if type(made.program.ops[read.map]) is ops.FixedConstant else complete(made.program, read.map, own.steps[read.map])
+        most = (
+            height
+            if type(made.program.ops[read.map]) is ops.FixedConstant
+            else complete(made.program, read.map, own.steps[read.map])
+        )
         made.needs.append([read.map, *((0, 1, most, most) if read.whole else (read.mul, read.div, most, read.high))])
     after = getattr(op, "after", ())
     made.endings.extend(_ending(made, ending) for ending in after)
@@ -136,7 +152,11 @@ def _op(made: Tables, op: Op, index: int) -> list[Any]:
     return [
         *(found.a, found.b, found.c),
         *(at, found.extra, window.padding[0], window.padding[1]),
-        *(BY_ROWS if isinstance(op, ops.FixedDepthwise) and by_source(made.program, index) else kind(op), own.steps[index], *shape),
+        *(
+            BY_ROWS if isinstance(op, ops.FixedDepthwise) and by_source(made.program, index) else kind(op),
+            own.steps[index],
+            *shape,
+        ),
         *(getattr(op, "reads", shape[2]), getattr(op, "groups", 1)),
         *counts,
         *(*window.kernel, *strides, *window.dilation),
