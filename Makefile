@@ -7,7 +7,7 @@ BUILD  := pyproject.toml CMakeLists.txt src/bcnn/__init__.py $(wildcard native/*
 # C++ that .clang-format has the last word on.
 FORMATTED := $(wildcard native/*.cpp native/*.h native/*/*.cpp native/*/*.h native/*/*.inl)
 
-.PHONY: help quickstart test check format sanitize neon avx512 wasm docs bench wheels clean
+.PHONY: help quickstart test check format sanitize neon avx512 wasm docs bench wheels devices clean
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -49,6 +49,9 @@ bench: $(VENV)/.bench  ## this engine against its rivals, in one interleaved run
 
 wheels: $(VENV)/.wheels  ## manylinux wheels for x86-64 and ARM64 in dist/, each checked and run (ARM64: needs qemu-user)
 	$(BIN)/python -m tools.wheels
+
+devices: $(VENV)/.dev  ## exported C on emulated Cortex-M and big-endian PowerPC (tools/devices.py says what that needs)
+	$(BIN)/python -m tools.devices
 
 clean:  ## remove what the above made
 	rm -rf $(VENV) build dist

@@ -29,6 +29,7 @@ def export(
       bcnn export imagenette --to onnx -o imagenette.onnx
       bcnn export model.bcnn --to onnx --weights int8
       bcnn export model.bcnn --to qonnx         for FINN and hls4ml
+      bcnn export integers.bcnn --to c          for microcontrollers; integers: bcnn convert
     """
     from bcnn.export import targets
 
@@ -38,6 +39,7 @@ def export(
         raise typer.Exit(2)  # nothing was exported
     given = {"weights": weights}
     with err.status("Exporting ..."):
-        lines = targets.export(model, to, output, **{name: value for name, value in given.items() if value is not None})
-    for line in lines:
-        out.print(escape(line), highlight=False, soft_wrap=True)
+        chosen = {name: value for name, value in given.items() if value is not None}
+        targets.export(
+            model, to, output, lambda line: out.print(escape(line), highlight=False, soft_wrap=True), **chosen
+        )

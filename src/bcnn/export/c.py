@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from bcnn import __version__
 from bcnn.deploy import card
 from bcnn.deploy.packfile import Packed, vector_image
 from bcnn.errors import UserError
-from bcnn.export.c_tables import RULES, Tables, kind, tables
+from bcnn.export.c_tables import BY_ROWS, RULES, Tables, kind, tables
 from bcnn.files import write_atomic
 from bcnn.program import ops
 from bcnn.program.interpret import interpret_maps
@@ -36,7 +37,7 @@ FLOOR, MEANS, TAPS = "floor.c", "means.c", "taps.c"
 FUNCTIONS: dict[type[ops.Op], tuple[str, tuple[str, ...]]] = {
     ops.FixedBinaryConv: ("fixed_binary_conv", (TAPS, "fixed_binary_conv.c")),
     ops.FixedConv: ("fixed_conv", (TAPS, "fixed_conv.c")),
-    ops.FixedDepthwise: ("fixed_depthwise", (TAPS, "fixed_depthwise.c")),
+    ops.FixedDepthwise: ("fixed_depthwise", ("fixed_depthwise.c",)),
     ops.FixedAvgPool: ("pool", (FLOOR, MEANS, TAPS, "pools.c")),
     ops.MaxPool: ("pool", (FLOOR, MEANS, TAPS, "pools.c")),
     ops.FixedGlobalAvgPool: ("fixed_global_avg_pool", (FLOOR, "fixed_global_avg_pool.c")),
@@ -47,17 +48,19 @@ FUNCTIONS: dict[type[ops.Op], tuple[str, tuple[str, ...]]] = {
     ops.Select: ("move", ("moves.c",)),
     ops.Upsample: ("move", ("moves.c",)),
 }
+SUMS = (ops.FixedGlobalAvgPool,)  # take a row of their source in a step, and have no endings
 
 
-def export(packed: Packed, path: Path) -> list[str]:
+def export(packed: Packed, path: Path) -> Iterator[str]:
     made = tables(packed.program)
-    size = f"{path}: {made.flash:,} bytes of flash for constants, {made.ram:,} bytes of RAM."
+    yield f"{path}: {made.flash:,} bytes of flash for constants, {made.ram:,} bytes of RAM."
     written = files(packed, made, path.resolve().name)
     proof = _proof(written, len(packed.test_seeds) or 1)
     path.mkdir(exist_ok=True)
     for name, text in written.items():
         write_atomic(path / name, text.encode())
-    return [size, f"Wrote {', '.join(written)}.", proof]
+    yield f"Wrote {', '.join(written)}."
+    yield proof
 
 
 def files(packed: Packed, made: Tables, name: str) -> dict[str, str]:
@@ -93,12 +96,19 @@ def model(made: Tables) -> str:
     """model.c, names still to be filled in."""
     used = list(dict.fromkeys(type(op) for op in made.program.ops if type(op) in FUNCTIONS))
     parts = list(dict.fromkeys(part for cls in used for part in FUNCTIONS[cls][1]))
-    cases = "".join(f"    case {_constant(cls)}: {FUNCTIONS[cls][0]}(m, o, out, y); break;\n" for cls in used)
-    kinds = ", ".join(_constant(cls) for cls in (*RULES, *ENDINGS))
+    kinds = ", ".join([*(_constant(cls) for cls in (*RULES, *ENDINGS)), BY_ROWS])
+    whole = "".join(
+        f"    case {_constant(cls)}: {FUNCTIONS[cls][0]}(m, o, out, y); break;\n" for cls in used if cls not in SUMS
+    )
+    sums = "".join(f"    case {_constant(cls)}: {FUNCTIONS[cls][0]}(m, o, y); return;\n" for cls in used if cls in SUMS)
+    if ops.FixedDepthwise in used:
+        sums += f"    case {BY_ROWS}: fixed_depthwise_by_rows(m, o, y); return;\n"
     step = (
+        "/* One step of an op: those that add up a row of their source, and those that make a row. */\n"
         "static void step(arena *m, const op *o, uint32_t y) {\n"
-        "    int16_t *out = m->numbers + o->at + y % o->ring * ((uint32_t)o->width * o->channels);\n"
-        f"    switch (o->kind) {{\n{cases}    }}\n    finish(m, o, out, y);\n}}\n"
+        f"    int16_t *out;\n    switch (o->kind) {{\n{sums}    default: break;\n    }}\n"
+        "    out = m->numbers + slots[o->at + y];\n"
+        f"    switch (o->kind) {{\n{whole}    default: break;\n    }}\n    finish(m, o, out, y);\n}}\n"
     )
     return "\n".join(
         [
@@ -108,6 +118,7 @@ def model(made: Tables) -> str:
             _part("types.c"),
             _array("uint32_t words", made.words, lambda v: f"0x{v:x}u"),
             _array("int32_t wide", made.wide, _int32),
+            _array("uint32_t slots", made.slots, str),
             _array("int16_t numbers", made.numbers, str),
             _array("int8_t bytes", made.bytes, str),
             _array("need needs", made.needs, _struct),

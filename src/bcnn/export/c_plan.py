@@ -1,19 +1,23 @@
 """Which rows of which maps are in RAM at a time, for `--to c`. No torch.
 
-A map is a ring of its last rows. The last op pulls: what it lacks is made first, row by row, down to the image, so that a row is made
-as late as possible and nobody keeps more than his readers need. The device follows the same rule with the same order of needs
+The last op pulls: what it lacks is made first, row by row, down to the image, so that a row is made as late as possible and lives as
+short as possible. A map may be one that is made as a whole before anybody reads it, if that is less. Every row has its place in RAM,
+which it shares with rows that live before and after it. The device follows the same rule with the same order of needs
 (device/pull.c), so what is counted here is what happens there.
 
-A step makes one row. A mean over all pixels takes a row of its source in a step, and has its one row after the last of them.
+A step makes one row. Means over all pixels, and depth wise filters with strides, take one row of their source in a step instead and
+add it to the rows that it is part of: fewer rows are kept that way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from bisect import insort
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from math import prod
 
 from bcnn.program import ops
-from bcnn.program.ops import Op, Shape
 from bcnn.program.program import Program
 
 
@@ -26,126 +30,223 @@ class Read:
     high: int = 1
     mul: int = 1
     div: int = 1
+    whole: bool = False  # waits for all rows that there will be
 
     def rows(self, y: int, height: int) -> tuple[int, int]:
         first = y * self.mul // self.div
         low, high = (min(max(first + end, 0), height) for end in (self.low, self.high))
         return low, high
 
+    def awaited(self, y: int, height: int) -> int:
+        return height if self.whole else self.rows(y, height)[1]
+
 
 @dataclass(frozen=True)
 class Plan:
-    reads: tuple[tuple[Read, ...], ...]  # of every op
+    reads: tuple[tuple[Read, ...], ...]  # of every op, in the order in which it pulls them
     steps: tuple[int, ...]  # of every op that anybody needs; a constant has none
-    rings: tuple[int, ...]  # rows in RAM
-    at: tuple[int, ...]  # where a ring begins, in 16-bit numbers
-    numbers: int  # of 16 bits, of all rings: those that are never there at the same time share their place
+    slots: tuple[tuple[int, ...], ...]  # of every map: where its rows begin, in 16-bit numbers
+    numbers: int  # of 16 bits, of all rows
     order: tuple[int, ...]  # the op of every step
 
 
 def plan(program: Program) -> Plan:
-    shapes, last = program.shapes, len(program.ops) - 1
-    reads = tuple(tuple(dict.fromkeys(_reads(op, shapes))) for op in program.ops)
+    """The order of pulls that needs least memory, as far as the best of its single changes, four times, finds it."""
+    reads = [list(dict.fromkeys(_reads(program, index))) for index in range(len(program.ops))]
     steps = _needed(program, reads)
-    made, rings, order = [0] * (last + 1), [0] * (last + 1), list[int]()
-    first, final = (
-        [0] * (last + 1),
-        [-1] * (last + 1),
-    )  # times of the first step that makes a map, and of the last that reads it
-    readers: list[list[tuple[int, Read]]] = [[] for _ in shapes]
-    for reader, own in enumerate(reads):
-        for read in own:
-            readers[read.map].append((reader, read))
+    best = _Run(program, reads, steps)
+    for change in (_cuts, _turns, _cuts, _turns):
+        tried = (_Run(program, changed, steps) for changed in change(program, best))
+        best = min([best, *tried], key=lambda run: run.peak)
+    slots, numbers = placed(best.times, [row_size(program, i) for i in range(len(reads))])
+    return Plan(tuple(map(tuple, best.reads)), steps, slots, numbers, tuple(best.order))
 
-    def lacks(i: int) -> int | None:
-        for read in reads[i]:
-            if isinstance(program.ops[read.map], ops.FixedConstant):
-                continue
-            there = made[read.map]
-            if isinstance(program.ops[read.map], ops.FixedGlobalAvgPool):
-                there = int(there == steps[read.map])
-            if read.rows(made[i], shapes[read.map][0])[1] > there:
-                return read.map
-        return None
 
-    def oldest(i: int) -> int:
-        """The first row of map i that somebody has yet to read."""
-        rows = [read.rows(made[r], shapes[i][0])[0] for r, read in readers[i] if made[r] < steps[r]]
-        return min([*rows, made[i]]) if i < last else 0
+def _cuts(program: Program, run: _Run) -> Iterator[list[list[Read]]]:
+    """Every map in turn that is less than all there is now is made as a whole before anybody reads it."""
+    for cut in range(1, len(run.reads)):
+        if prod(program.shapes[cut]) < run.peak:
+            yield [[replace(read, whole=read.whole or read.map == cut) for read in own] for own in run.reads]
 
-    while made[last] < steps[last]:
+
+def _turns(program: Program, run: _Run) -> Iterator[list[list[Read]]]:
+    """Every op in turn pulls what it reads in the other order."""
+    for turned, one in enumerate(run.reads):
+        if len(one) > 1:
+            yield [list(own[::-1]) if index == turned else list(own) for index, own in enumerate(run.reads)]
+
+
+class _Run:
+    """All steps for one image, and which rows live when."""
+
+    def __init__(self, program: Program, reads: Sequence[Sequence[Read]], steps: Sequence[int]) -> None:
+        self.program, self.reads, self.steps = program, reads, steps
+        self.heights = [shape[0] for shape in program.shapes]
+        self.made = [0] * len(reads)
+        self.order: list[int] = []
+        self.times: dict[
+            tuple[int, int], tuple[int, int]
+        ] = {}  # of map and row: the first and the last step that has it
+        last = len(reads) - 1
+        while self.made[last] < steps[last]:
+            self._pull(last)
+        for key in [key for key in self.times if key[0] == last]:  # outputs stay to the end
+            self.times[key] = self.times[key][0], len(self.order)
+        self.peak = self._peak()
+
+    def _pull(self, last: int) -> None:
         waiting = [last]
         while waiting:
-            i = waiting[-1]
-            missing = lacks(i)
-            if missing is not None:
+            missing = self._lacks(waiting[-1])
+            if missing is None:
+                self._step(waiting.pop())
+            else:
                 waiting.append(missing)
-                continue
-            whole = isinstance(program.ops[i], ops.FixedGlobalAvgPool)
-            rings[i] = 1 if whole else max(rings[i], made[i] + 1 - oldest(i))
-            first[i] = len(order) if made[i] == 0 else first[i]
-            final[i] = max(final[i], len(order))
-            for read in reads[i]:
-                if len(range(*read.rows(made[i], shapes[read.map][0]))):
-                    final[read.map] = len(order)
-            order.append(i)
-            made[i] += 1
-            waiting.pop()
-    final[last] = len(order)
-    sizes = [rings[i] * shape[1] * shape[2] for i, shape in enumerate(shapes)]
-    at = placed(sizes, list(zip(first, final, strict=True)))
-    numbers = max(begin + size for begin, size in zip(at, sizes, strict=True))
-    return Plan(reads, steps, tuple(rings), tuple(at), numbers, tuple(order))
+
+    def _lacks(self, i: int) -> int | None:
+        for read in self.reads[i]:
+            if not isinstance(self.program.ops[read.map], ops.FixedConstant):
+                there = complete(self.program, read.map, self.made[read.map])
+                if min(read.awaited(self.made[i], self.heights[read.map]), most(self, read.map)) > there:
+                    return read.map
+        return None
+
+    def _step(self, i: int) -> None:
+        now, step = len(self.order), self.made[i]
+        keys = [(i, row) for row in range(*touched(self.program, i, step))]
+        for read in self.reads[i]:
+            if not isinstance(self.program.ops[read.map], ops.FixedConstant):
+                keys += [(read.map, row) for row in range(*read.rows(step, self.heights[read.map]))]
+        for key in keys:
+            self.times[key] = self.times.get(key, (now, now))[0], now
+        self.order.append(i)
+        self.made[i] += 1
+
+    def _peak(self) -> int:
+        """16-bit numbers that live at the same time, at most."""
+        change = [0] * (len(self.order) + 2)
+        for (i, _), (first, final) in self.times.items():
+            size = row_size(self.program, i)
+            change[first] += size
+            change[final + 1] -= size
+        return max(accumulate(change))
 
 
-def placed(sizes: Sequence[int], lives: Sequence[tuple[int, int]]) -> list[int]:
-    """Where each begins, the largest first, at the lowest place that nobody has who lives at the same time."""
-    at = [0] * len(sizes)
-    done: list[int] = []
-    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
-        if not sizes[i]:
-            continue
-        taken = sorted(
-            (at[j], at[j] + sizes[j]) for j in done if lives[j][0] <= lives[i][1] and lives[i][0] <= lives[j][1]
-        )
-        for begin, end in taken:
-            if at[i] + sizes[i] <= begin:
+def row_size(program: Program, index: int) -> int:
+    """16-bit numbers; a sum of 32 bits is two of them."""
+    _, width, channels = program.shapes[index]
+    return width * channels * (2 if isinstance(program.ops[index], ops.FixedGlobalAvgPool) else 1)
+
+
+def most(run: _Run, i: int) -> int:
+    """Rows of map i that are ever complete: no more than those that somebody needs are made."""
+    return complete(run.program, i, run.steps[i])
+
+
+def placed(
+    times: Mapping[tuple[int, int], tuple[int, int]], sizes: Sequence[int]
+) -> tuple[tuple[tuple[int, ...], ...], int]:
+    """Where each row begins, at the lowest place that nobody has who lives at the same time, and the end of all: the better of
+    the largest first and the oldest first."""
+    orders: list[Callable[[tuple[int, int]], tuple[int, ...]]] = [
+        lambda key: (-sizes[key[0]], *times[key]),
+        lambda key: (*times[key], -sizes[key[0]]),
+        lambda key: (times[key][0] - times[key][1], -sizes[key[0]]),
+    ]
+    found = [_placed(sorted(times, key=order), times, sizes) for order in orders]
+    at, end = min(found, key=lambda one: one[1])
+    rows = [max((row + 1 for i, row in times if i == own), default=0) for own in range(len(sizes))]
+    return tuple(tuple(at.get((i, row), 0) for row in range(count)) for i, count in enumerate(rows)), end
+
+
+def _placed(
+    keys: Sequence[tuple[int, int]], times: Mapping[tuple[int, int], tuple[int, int]], sizes: Sequence[int]
+) -> tuple[dict[tuple[int, int], int], int]:
+    done: list[tuple[int, int, int, int]] = []  # begin, end, first and last time; sorted
+    at = {}
+    for key in keys:
+        (first, final), size, begin = times[key], sizes[key[0]], 0
+        for other_begin, other_end, other_first, other_final in done:
+            if begin + size <= other_begin:
                 break
-            at[i] = max(at[i], end)
-        done.append(i)
-    return at
+            if other_first <= final and first <= other_final and other_end > begin:
+                begin = other_end
+        insort(done, (begin, begin + size, first, final))
+        at[key] = begin
+    return at, max((end for _, end, _, _ in done), default=0)
+
+
+# --- steps and rows ---------------------------------------------------------------------------------------------------
+
+
+def by_source(program: Program, index: int) -> bool:
+    """Whether an op takes a row of its source in a step."""
+    op = program.ops[index]
+    if isinstance(op, ops.FixedGlobalAvgPool):
+        return True
+    if not isinstance(op, ops.FixedDepthwise) or any(True for ending in op.after for _ in ending.maps_read()):
+        return False
+    height, rows = program.shapes[op.source][0], program.shapes[index][0]
+    kernel, stride, top = op.window.kernel[0], op.window.stride[0], op.window.padding[0]
+    touching = (
+        top < kernel and (rows - 1) * stride - top < height
+    )  # a row without any of the source would never be begun
+    return kernel > 1 and stride > 1 and op.window.dilation[0] == 1 and touching
+
+
+def complete(program: Program, index: int, steps: int) -> int:
+    """Rows that are complete after so many steps."""
+    op, rows = program.ops[index], program.shapes[index][0]
+    if not by_source(program, index):
+        return steps
+    if steps >= program.shapes[op.source][0]:  # type: ignore[attr-defined]
+        return rows
+    if not isinstance(op, ops.FixedDepthwise):
+        return 0
+    return min(max((steps + op.window.padding[0] - op.window.kernel[0]) // op.window.stride[0] + 1, 0), rows)
+
+
+def touched(program: Program, index: int, step: int) -> tuple[int, int]:
+    """Rows that a step writes, from and up to."""
+    op, rows = program.ops[index], program.shapes[index][0]
+    if not by_source(program, index):
+        return step, step + 1
+    if not isinstance(op, ops.FixedDepthwise):
+        return 0, 1
+    at, stride = step + op.window.padding[0], op.window.stride[0]
+    begin, end = -((op.window.kernel[0] - 1 - at) // stride), at // stride + 1
+    return min(max(begin, 0), rows), min(max(end, 0), rows)
+
+
+def _steps(program: Program, index: int, rows: int) -> int:
+    """That make so many rows."""
+    op = program.ops[index]
+    if isinstance(op, ops.FixedConstant) or not rows:
+        return 0
+    if not by_source(program, index):
+        return rows
+    height = program.shapes[op.source][0]  # type: ignore[attr-defined]
+    return next(steps for steps in range(1, height + 1) if complete(program, index, steps) >= rows)
 
 
 def _needed(program: Program, reads: Sequence[Sequence[Read]]) -> tuple[int, ...]:
-    """Steps of every op up to the last one that somebody needs."""
+    """Steps of every op, up to the last one that somebody needs."""
     shapes = program.shapes
-    steps = [0] * len(shapes)
-    steps[-1] = _all_steps(program.ops[-1], len(shapes) - 1, shapes)
-    for i in range(len(shapes) - 1, 0, -1):
-        if isinstance(program.ops[i], ops.FixedConstant):
-            steps[i] = 0
-        if not steps[i]:
-            continue
-        for read in reads[i]:
-            rows = read.rows(steps[i] - 1, shapes[read.map][0])[1]
-            if isinstance(program.ops[read.map], ops.FixedGlobalAvgPool):
-                rows = _all_steps(program.ops[read.map], read.map, shapes) if rows else 0
-            steps[read.map] = max(steps[read.map], rows)
+    rows, steps = [0] * len(shapes), [0] * len(shapes)
+    rows[-1] = shapes[-1][0]
+    for i in range(len(shapes) - 1, -1, -1):
+        steps[i] = _steps(program, i, rows[i])
+        for read in reads[i] if steps[i] else ():
+            rows[read.map] = max(rows[read.map], read.rows(steps[i] - 1, shapes[read.map][0])[1])
     return tuple(steps)
 
 
-def _all_steps(op: Op, index: int, shapes: Sequence[Shape]) -> int:
-    if isinstance(op, ops.FixedConstant):
-        return 0
-    return shapes[op.source if isinstance(op, ops.FixedGlobalAvgPool) else index][0]
-
-
-def _reads(op: Op, shapes: Sequence[Shape]) -> Iterator[Read]:
-    """In the order in which they are pulled."""
+def _reads(program: Program, index: int) -> Iterator[Read]:
+    op, shapes = program.ops[index], program.shapes
     window = getattr(op, "window", None)
     if isinstance(op, ops.Upsample):
         yield Read(op.source, div=op.factor[0])
-    elif isinstance(window, ops.Window):
+    elif isinstance(window, ops.Window) and not by_source(program, index):
         moves = [branch.shift[0] for branch in op.branches] if isinstance(op, ops.FixedBinaryConv) else [0]
         top = window.padding[0]
         source: int = op.source  # type: ignore[attr-defined]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcnn.errors import UserError
-from bcnn.export.c_plan import Plan, plan
+from bcnn.export.c_plan import Plan, by_source, complete, plan
 from bcnn.program import ops
 from bcnn.program.bits import pack_bits, unpack_bits
 from bcnn.program.ops import Op, words
@@ -37,18 +37,20 @@ class Tables:
     words: list[int] = field(default_factory=list)  # bits
     wide: list[int] = field(default_factory=list)  # 32-bit offsets
     numbers: list[int] = field(default_factory=list)  # 16-bit parameters
+    slots: list[int] = field(default_factory=list)  # where the rows of rings begin in the arena
     bytes: list[int] = field(default_factory=list)
     ops: list[list[Any]] = field(default_factory=list)
     branches: list[list[Any]] = field(default_factory=list)
     endings: list[list[Any]] = field(default_factory=list)
     needs: list[list[Any]] = field(default_factory=list)
-    scratch: int = 0  # words of RAM: bits of the pixels that a filter reads, then the sums of means
+    scratch: int = 0  # words of RAM: bits of the pixels that a filter reads
 
     @property
     def flash(self) -> int:
         """Bytes of constants. Those that every program names have a row at least, since C knows no empty tables."""
         always = (
             (self.wide, 4),
+            (self.slots, 4),
             (self.numbers, 2),
             (self.bytes, 1),
             (self.endings, BYTES["ending"]),
@@ -103,12 +105,6 @@ def tables(program: Program) -> Tables:
             made.ops.append(_op(made, op, index))
         except UserError as error:
             raise UserError(f"op {index} ({type(op).__name__} {name!r}): {error}") from None
-    for op, row in zip(
-        program.ops, made.ops, strict=True
-    ):  # behind the scratch of all others: they live from step to step
-        if isinstance(op, ops.FixedGlobalAvgPool):
-            row[EXTRA] = made.scratch
-            made.scratch += program.shapes[op.source][2]
     if len(program.ops) > MOST or max(len(rows) for rows in (made.branches, made.endings, made.needs)) > MOST:
         raise UserError(f"the program has more than {MOST:,} ops, branches or endings, which --to c has no numbers for")
     return made
@@ -126,7 +122,7 @@ def kind(part: Any) -> str:
 
 # --- one op -----------------------------------------------------------------------------------------------------------
 
-EXTRA = 4  # of the row below
+BY_ROWS = "FIXED_DEPTHWISE_BY_ROWS"
 
 
 def _op(made: Tables, op: Op, index: int) -> list[Any]:
@@ -142,19 +138,29 @@ def _op(made: Tables, op: Op, index: int) -> list[Any]:
     strides = op.factor if isinstance(op, ops.Upsample) else window.stride
     needs, endings = len(made.needs), len(made.endings)
     for read in own.reads[index]:
-        made.needs.append([read.map, read.mul, read.div, made.program.shapes[read.map][0], read.high])
+        height = made.program.shapes[read.map][0]
+        most = (
+            height
+            if type(made.program.ops[read.map]) is ops.FixedConstant
+            else complete(made.program, read.map, own.steps[read.map])
+        )
+        made.needs.append([read.map, *((0, 1, most, most) if read.whole else (read.mul, read.div, most, read.high))])
     after = getattr(op, "after", ())
     made.endings.extend(_ending(made, ending) for ending in after)
-    at = found.at if isinstance(op, ops.FixedConstant) else own.at[index]
+    at = found.at if isinstance(op, ops.FixedConstant) else _put(made.slots, np.array(own.slots[index], np.int64))
     counts = [needs, len(own.reads[index]), found.parts, found.part_count, endings, len(after)]
     return [
         *(found.a, found.b, found.c),
         *(at, found.extra, window.padding[0], window.padding[1]),
-        *(kind(op), own.steps[index], own.rings[index], *shape),
+        *(
+            BY_ROWS if isinstance(op, ops.FixedDepthwise) and by_source(made.program, index) else kind(op),
+            own.steps[index],
+            *shape,
+        ),
         *(getattr(op, "reads", shape[2]), getattr(op, "groups", 1)),
         *counts,
         *(*window.kernel, *strides, *window.dilation),
-        *(getattr(op, "source", 0), found.shift),
+        *(getattr(op, "source", 0), found.shift, 0),
     ]
 
 

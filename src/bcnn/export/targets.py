@@ -2,7 +2,7 @@
 
 A target is a module of this folder with the function
 
-    def export(packed: Packed, path: Path, **options: str) -> list[str]
+    def export(packed: Packed, path: Path, **options: str) -> Iterable[str]
 
 that proves what it makes against the test vectors in `packed`, writes it to `path` (`files.write_atomic`) and returns a sentence
 a line: what was written, how large, what was checked and what was not. What fails its proof is a `UserError`, and nothing is written.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,8 +56,15 @@ TARGETS = {
 }
 
 
-def export(model: str | Path, to: str, path: str | Path | None = None, **options: str) -> list[str]:
-    """Write a shipped model or a packed file as `to`; the sentences to print. Without `path`: the model's name beside you."""
+def export(
+    model: str | Path,
+    to: str,
+    path: str | Path | None = None,
+    tell: Callable[[str], object] = lambda line: None,
+    **options: str,
+) -> list[str]:
+    """Write a shipped model or a packed file as `to`; the sentences to print. Without `path`: the model's name beside you.
+    `tell` hears each sentence as soon as it is true."""
     if to not in TARGETS:
         raise UserError(f"cannot export to {to!r}; {nearest(to, TARGETS)}")
     target, source = TARGETS[to], find(model)
@@ -73,7 +80,10 @@ def export(model: str | Path, to: str, path: str | Path | None = None, **options
             raise
         raise UserError(f"--to {to} needs {error.name}; install it with: pip install 'bcnn[{target.extra}]'") from None
     try:
-        lines: list[str] = module.export(packed, path, **chosen)
+        lines = []
+        for line in module.export(packed, path, **chosen):
+            lines.append(line)
+            tell(line)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from None
     return lines

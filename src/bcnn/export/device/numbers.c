@@ -16,9 +16,8 @@ static int16_t shifted(int32_t v, int up) {
 
 static int32_t value(vec v, uint32_t i) { return v.step ? bytes[v.at + i] * v.step : numbers[v.at + i]; }
 
-/* Row y of a map, while it is one of the last `ring` that were made. */
+/* Row y of a map, between the step that makes it and the last one that reads it. */
 static const int16_t *map_row(const arena *m, const op *map, uint32_t y) {
-    const uint32_t row = (uint32_t)map->width * map->channels;
-    if (map->kind == FIXED_CONSTANT) return numbers + map->at + y * row;
-    return m->numbers + map->at + y % map->ring * row;
+    if (map->kind == FIXED_CONSTANT) return numbers + map->at + y * ((uint32_t)map->width * map->channels);
+    return m->numbers + slots[map->at + y];
 }

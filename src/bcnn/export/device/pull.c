@@ -2,7 +2,7 @@
 
 static void input_row(arena *m, const uint8_t *rgb) {
     const op *o = ops;
-    int16_t *out = m->numbers + o->at + m->made[0] % o->ring * ((uint32_t)o->width * o->channels);
+    int16_t *out = m->numbers + slots[o->at + m->made[0]];
     uint32_t x, k;
     for (x = 0; x < o->width; x++, rgb += 3, out += o->channels) {
         for (k = 0; k < 3; k++)
@@ -19,6 +19,11 @@ static void input_row(arena *m, const uint8_t *rgb) {
 static uint32_t rows_made(const arena *m, uint32_t i) {
     if (ops[i].kind == FIXED_CONSTANT) return ops[i].height;
     if (ops[i].kind == FIXED_GLOBAL_AVG_POOL) return m->made[i] == ops[i].steps;
+    if (ops[i].kind == FIXED_DEPTHWISE_BY_ROWS) {
+        const int32_t n = m->made[i] + ops[i].top - ops[i].kernel_y; /* of the last row that has all its taps */
+        if (m->made[i] >= ops[ops[i].source].height) return ops[i].height;
+        return n < 0 ? 0 : (uint32_t)n / ops[i].stride_y + 1 < ops[i].height ? (uint32_t)n / ops[i].stride_y + 1 : ops[i].height;
+    }
     return m->made[i];
 }
 

@@ -25,14 +25,14 @@ typedef struct { /* what follows the sums, value by value */
 
 typedef struct { /* an op, and the map that it makes */
     vec a, b, c;
-    uint32_t at;    /* of its ring in the arena's numbers; a constant's: in `numbers` */
-    uint32_t extra; /* in the arena's words (sums), or in `wide` (offsets) */
+    uint32_t at;    /* in `slots`, where its rows begin in the arena's numbers; a constant's: in `numbers` */
+    uint32_t extra; /* in `wide`: offsets of 32 bits */
     int32_t top, left;
-    uint16_t kind, steps, ring, height, width, channels;
+    uint16_t kind, steps, height, width, channels;
     uint16_t reads, groups;
     uint16_t needs, need_count, parts, part_count, endings, ending_count;
     uint16_t kernel_y, kernel_x, stride_y, stride_x, dilation_y, dilation_x;
-    uint16_t source, shift;
+    uint16_t source, shift, spare;
 } op;
 
 typedef char op_has_no_padding[sizeof(op) == 84 ? 1 : -1];
