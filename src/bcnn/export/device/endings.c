@@ -31,43 +31,46 @@ static int16_t curve(const ending *e, int32_t v) {
     return saturated(from + rounded((to - from) * rest, (unsigned)e->shift));
 }
 
-static int16_t ended(const ending *e, int32_t v, uint32_t k) {
-    int32_t n;
+/* v after an ending whose parameters for this channel are a and b. */
+static int16_t ended(const ending *e, int32_t v, int32_t a, int32_t b) {
     switch (e->kind) {
     case FIXED_AFFINE:
-        if (e->a.at != NONE) v = saturated(rounded(v * value(e->a, k), (unsigned)e->shift));
-        return saturated(e->b.at != NONE ? v + value(e->b, k) : v);
+        if (e->a.at != NONE) v = saturated(rounded(v * a, (unsigned)e->shift));
+        return saturated(v + b);
     case FIXED_PRELU:
-        n = -((int32_t)32768 >> e->shift);
-        if (v < n) v = n;
-        return saturated(v + product((v < 0 ? v : 0) * ((int32_t)1 << e->shift), value(e->a, k)));
+        if (v >= 0) return (int16_t)v;
+        if (v < -((int32_t)32768 >> e->shift)) v = -((int32_t)32768 >> e->shift);
+        return saturated(v + product(v * ((int32_t)1 << e->shift), a));
     case RELU:
         return (int16_t)(v < 0 ? 0 : v);
     case FIXED_CLIP:
         return (int16_t)(v < e->low ? e->low : v > e->high ? e->high : v);
     case BOUND:
-        n = value(e->a, k);
-        return (int16_t)(v > n ? n : v < -n ? -n : v);
+        return (int16_t)(v > a ? a : v < -a ? -a : v);
     case SHIFT:
         return shifted(v, e->shift);
     case FIXED_SIGN:
-        return (int16_t)(v > value(e->a, k) ? e->high : -e->high);
+        return (int16_t)(v > a ? e->high : -e->high);
     default: /* TABLE */
         return curve(e, v);
     }
 }
 
 static void finish(const arena *m, const op *o, int16_t *row, uint32_t y) {
-    uint32_t n, x, k;
+    uint32_t n, k;
     for (n = 0; n < o->ending_count; n++) {
         const ending *e = endings + o->endings + n;
-        int16_t *v = row;
         if (e->kind == FIXED_ADD)
             add_map(m, o, e, row, y);
         else if (e->kind == FIXED_GATE)
             gate(m, o, e, row, y);
         else
-            for (x = 0; x < o->width; x++, v += o->channels)
-                for (k = 0; k < o->channels; k++) v[k] = ended(e, v[k], k);
+            for (k = 0; k < o->channels; k++) { /* channel by channel: its parameters are read once a row */
+                const int32_t a = e->a.at != NONE && e->kind != TABLE ? value(e->a, k) : 0;
+                const int32_t b = e->b.at != NONE ? value(e->b, k) : 0;
+                uint32_t x;
+                int16_t *v = row;
+                for (x = 0; x < o->width; x++, v += o->channels) v[k] = ended(e, v[k], a, b);
+            }
     }
 }

@@ -1,23 +1,21 @@
 /* One filter a channel, 16 bits from tap to tap. Filters are [made][taps], with one step for all or one for each. */
 
-/* The taps of row ky of the filters, on row `in` of the source, for a row of outputs. */
+/* The taps of row ky of the filters, on row `in` of the source, for a row of outputs. A weight is read once a row. */
 static void depthwise_taps(const op *o, const int16_t *in, int16_t *out, uint32_t ky) {
     const op *map = ops + o->source;
-    const uint32_t taps = (uint32_t)o->kernel_y * o->kernel_x;
-    uint32_t x, kx, k, c;
-    for (x = 0; x < o->width; x++, out += o->channels)
+    uint32_t weight_at = ky * o->kernel_x, x, kx, k, c;
+    for (k = 0, c = 0; k < o->channels; k++, weight_at += (uint32_t)o->kernel_y * o->kernel_x) {
+        const int32_t step = o->c.at != NONE ? value(o->c, k) : 1;
         for (kx = 0; kx < o->kernel_x; kx++) {
-            const int32_t tx = (int32_t)(x * o->stride_x + kx * o->dilation_x) - o->left;
-            const int16_t *at;
-            if (tx < 0 || tx >= map->width) continue;
-            at = in + (uint32_t)tx * map->channels;
-            for (k = 0, c = 0; k < o->channels; k++) {
-                int32_t weight = value(o->a, k * taps + ky * o->kernel_x + kx);
-                if (o->c.at != NONE) weight *= value(o->c, k);
-                out[k] = saturated(out[k] + product(at[c], weight));
-                if (++c == map->channels) c = 0;
-            }
+            const int32_t weight = value(o->a, weight_at + kx) * step;
+            int32_t tx = (int32_t)(kx * o->dilation_x) - o->left;
+            int16_t *at = out;
+            for (x = 0; x < o->width; x++, tx += o->stride_x, at += o->channels)
+                if (tx >= 0 && tx < map->width)
+                    at[k] = saturated(at[k] + product(in[(uint32_t)tx * map->channels + c], weight));
         }
+        if (++c == map->channels) c = 0;
+    }
 }
 
 static void depthwise_offsets(const op *o, int16_t *out) {
