@@ -169,6 +169,16 @@ def test_bad_requests_get_one_sentence(digits):
         fixed(program, pictures(8, 8, 3))
 
 
+def test_the_largest_parameters_stay_so_in_one_byte(digits):
+    """127 steps of a number near 2^15 are more than 16 bits hold: they must not come out with another sign."""
+    steep = ops.PReLU(np.array([0, 2, 1, 0.5, 0, 2, 1, 1, 1.9, 0.1], np.float32))
+    after = ops.Pointwise(len(digits.ops) - 1, 10, (steep,))
+    program = dataclasses.replace(digits, ops=(*digits.ops, after), names=(*digits.names, "steep"))
+    made = fixed(program, pictures(8, 8, 4), "int8").program.ops[-1].after
+    (bend,) = [ending.bend for ending in made if isinstance(ending, ops.FixedPReLU)]
+    assert np.abs(bend / 2.0**15 - (steep.slope - 1)).max() < 0.01
+
+
 def test_ops_of_two_numbers_do_not_mix(digits):
     made = fixed(digits, pictures(8, 8, 3)).program
     with pytest.raises(UserError, match=r"BinaryConv works on float32, the program on int16"):

@@ -120,7 +120,7 @@ class _At:
         if self.parameters == "int8":
             axes = tuple(range(values.ndim - 1)) if per_channel else None
             step = np.maximum(np.ceil(np.abs(values).max(axis=axes, initial=0) / 127), 1)
-            values = np.rint(values / step) * step
+            values = np.clip(np.rint(values / step), -(HIGH // step), HIGH // step) * step
         return values.astype(np.int16)
 
     def above(self, threshold: Any, bits: int) -> Shorts:
