@@ -3,7 +3,7 @@
     python -m bench.fixed                                          one thread
     python -m bench.fixed --out bench/results/fixed-zen4           writes .json and .txt
 
-Parameters are random: times do not depend on them. The converter calibrates on one image.
+Parameters are random: times do not depend on them. The converter calibrates on a few pictures.
 """
 
 from __future__ import annotations
@@ -15,22 +15,12 @@ import sys
 from pathlib import Path
 
 from bcnn.bench.rival import Job, Rival
-from bcnn.bench.rivals import ENGINE, MAKERS, Contest, contest, engine, job_of
+from bcnn.bench.rivals import ENGINE, INTEGERS, MAKERS, Contest, contest, engine, in_integers, integers, job_of
 from bcnn.nets.config import preset
 
 MOBILENETS = ("ONNX Runtime, MobileNetV1 int8", "OpenVINO, MobileNetV1 int8")
-INTEGERS, TWO_BRANCHES, TWO_THREADS = "in integers", "in integers, P=2", "in integers, 2 threads"
+TWO_BRANCHES, TWO_THREADS = f"{INTEGERS}, P=2", f"{INTEGERS}, 2 threads"
 TARGETS = ((INTEGERS, 0.75), (TWO_BRANCHES, 1.3))  # of the fastest int8 MobileNetV1's time
-
-
-def in_integers(job: Job) -> Job:
-    from bcnn.program.fixed import fixed
-
-    return dataclasses.replace(job, program=fixed(job.program, [job.image]).program)
-
-
-def integers(job: Job) -> Rival:
-    return engine(in_integers(job), name=INTEGERS)
 
 
 def two_branches(job: Job) -> Rival:

@@ -1,6 +1,7 @@
 """What `bcnn learn` is made of: features, the fit, none of these, what a file remembers."""
 
 import dataclasses
+import os
 import subprocess
 import sys
 
@@ -293,3 +294,8 @@ def test_the_start_is_the_best_model_that_is_there(monkeypatch):
     assert shipped.start() == "imagenette"
     monkeypatch.setattr(shipped, "names", lambda: ("imagenette", "tinyimagenet"))
     assert shipped.start() == "tinyimagenet"
+
+
+def test_a_photo_whose_name_is_no_text_has_its_fifth_like_any_other(tmp_path):
+    names = [tmp_path / f"a{i}.png" for i in range(9)] + [tmp_path / os.fsdecode(b"caf\xe9.png")]
+    assert sorted(folds(sources.Images(names, np.zeros(10, np.int64))).tolist()) == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]

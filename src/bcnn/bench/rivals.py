@@ -44,7 +44,7 @@ def engine(job: Job, isa: str | None = None, name: str = ENGINE) -> Rival:
     return Rival(name, computes, lambda: made.run(batch), "interpreter, logits ==", job.threads)
 
 
-def integers(job: Job) -> Rival:
+def in_integers(job: Job) -> Job:
     """The same network in integers, see program/fixed.py."""
     from bcnn.program.fixed import fixed
     from bcnn.program.pictures import pictures
@@ -55,7 +55,11 @@ def integers(job: Job) -> Rival:
         made = fixed(job.program, pictures(*job.program.shapes[0][:2], PICTURES))
     except UserError as error:
         raise SkippedError(str(error)) from None
-    return engine(dataclasses.replace(job, program=made.program), name=INTEGERS)
+    return dataclasses.replace(job, program=made.program)
+
+
+def integers(job: Job) -> Rival:
+    return engine(in_integers(job), name=INTEGERS)
 
 
 def _torch_eager(job: Job) -> Rival:

@@ -37,7 +37,7 @@ def convert(
     parameters: ParametersOption = "int16",
     data: CalibrationOption = None,
 ) -> None:
-    """Turn a packed file into one in integers: 16-bit maps, no float between image and logits, smaller and faster.
+    """Turn a packed file into one in integers: 16-bit maps, no float between image and logits; smaller, and faster but for tiny networks.
 
     An integer program is exact on every machine, and a network of its own: one sign that flips spreads, so the two do not choose
     the same class for every image. Compare their accuracy with bcnn eval, on images that were not used to calibrate.

@@ -5,7 +5,6 @@ What was read can be read again at another size: only features are kept, 12 KB a
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from bcnn import images
 from bcnn.data.decode import Unreadable, batches
-from bcnn.data.sources import Images, Source
+from bcnn.data.sources import Images, Source, by_hash
 from bcnn.deploy.engine import Engine
 from bcnn.errors import UserError
 from bcnn.learn.fit import Floats, Labels
@@ -56,11 +55,9 @@ def read(program: Program, photos: Images, unreadable: Unreadable, doing: str, p
 
 def folds(photos: Images) -> NDArray[np.int64]:
     """A fifth for each photo, by its name: an added photo moves few others, and every class is in all of them."""
-    digests = np.array([hashlib.sha256(key.encode()).hexdigest() for key in photos.keys()])  # noqa: SIM118 (not a dict)
     fold = np.zeros(len(photos), np.int64)
-    for label in np.unique(photos.labels):
-        members = np.flatnonzero(photos.labels == label)
-        fold[members[np.argsort(digests[members], kind="stable")]] = np.arange(len(members)) % FOLDS
+    for members in by_hash(photos):
+        fold[members] = np.arange(len(members)) % FOLDS
     return fold
 
 

@@ -73,16 +73,24 @@ def _saturated(
     program: Program, images: Sequence[NDArray[np.uint8]], progress: Callable[[], None]
 ) -> tuple[Saturation, ...]:
     share = np.zeros(len(program.ops))
+    limits = [_largest(op) for op in program.ops]
     for image in images:
-        for index, (op, v) in enumerate(zip(program.ops, interpret_maps(program, image), strict=True)):
-            limit: Any = HIGH
-            for ending in getattr(op, "after", ()):
-                limit = ending.limit if isinstance(ending, ops.Bound) else limit
-                limit = limit.astype(np.int64) << ending.up if isinstance(ending, ops.Shift) and ending.up > 0 and limit is not HIGH else limit  # fmt: skip
+        for index, (v, limit) in enumerate(zip(interpret_maps(program, image), limits, strict=True)):
             share[index] += np.mean((v >= limit) | (v <= -limit)) / len(images)
         progress()
     rows = [Saturation(name, float(part)) for name, part in zip(program.names, share, strict=True) if part > 0]
     return tuple(sorted(rows, key=lambda row: -row.share))
+
+
+def _largest(op: ops.Op) -> NDArray[np.int64]:
+    """What an op's values can reach: the limits of its Bound, shifted, or those of 16 bits."""
+    limit = np.asarray(HIGH, np.int64)
+    for ending in getattr(op, "after", ()):
+        if isinstance(ending, ops.Bound):
+            limit = ending.limit.astype(np.int64)
+        elif isinstance(ending, ops.Shift) and ending.up > 0:
+            limit = np.minimum(limit << ending.up, HIGH)
+    return limit
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
@@ -149,13 +157,13 @@ def _endings(at: _At, after: Sequence[ops.Ending]) -> tuple[ops.Ending, ...]:
 
 def _bound(at: _At) -> Shorts | None:
     """Limits within which no sum of a depth wise reader leaves 16 bits, if they cut off next to nothing."""
-    readers = [op for op in at.program.ops if is_depthwise(op) and op.source == at.index]  # type: ignore[attr-defined]
+    readers = [op for op in at.program.ops if is_depthwise(op) and op.source == at.index]
     channels = at.program.shapes[at.index][2]
-    if not readers or any(op.reads != channels for op in readers):  # type: ignore[attr-defined]
+    if not readers or any(op.reads != channels for op in readers):
         return None
     limit = np.full(channels, HIGH, np.int64)
     for op in readers:
-        reader = _depthwise(replace(at, index=at.program.ops.index(op)), op)  # type: ignore[arg-type]
+        reader = _depthwise(replace(at, index=at.program.ops.index(op)), op)
         magnitudes = np.abs(reader.weight.astype(np.int64)).reshape(-1, channels).sum(axis=0)
         room = HIGH - np.abs(reader.offset.astype(np.int64)) - reader.window.taps
         limit = np.minimum(limit, np.where(magnitudes > 0, (room << 15) // np.maximum(magnitudes, 1), HIGH))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,7 +83,7 @@ def choose(program: Program, ranges: list[Ranges]) -> Formats:
             bits[family[index]] = min(bits[family[index]], MOST, room(ranges[index].largest))
     more = [0] * len(program.ops)
     for op in program.ops:
-        if isinstance(op, ops.Conv) and is_depthwise(op):
+        if is_depthwise(op):
             more[op.source] = max(more[op.source], shrink(op))
     for index, op in enumerate(program.ops):  # only an op with endings can shift, and moved values keep their format
         if not hasattr(op, "after"):
@@ -107,13 +108,12 @@ def room(largest: float) -> int:
     return int(np.clip(np.floor(np.log2(32767 / (ROOM * largest))), -15, 15))
 
 
-def is_depthwise(op: ops.Op) -> bool:
+def is_depthwise(op: ops.Op) -> TypeGuard[ops.Conv]:
     return isinstance(op, ops.Conv) and op.groups == op.reads == op.offset.size
 
 
-def shrink(op: ops.Op) -> int:
+def shrink(op: ops.Conv) -> int:
     """e: the fewest halvings that make every weight of a depth wise op less than 1."""
-    assert isinstance(op, ops.Conv)
     largest = float(np.abs(op.weight).max())
     return max(0, min(MOST_MORE, int(np.floor(np.log2(largest))) + 1 if largest > 0 else 0))
 

@@ -27,8 +27,6 @@ from bcnn.train.config import Step, TrainConfig
 from bcnn.train.eta import duration
 from bcnn.train.loop import FIT_IMAGES, FIT_SHARE
 
-# The shipped model that a run starts from unless told otherwise: the first of these that is there.
-STARTS = ("tinyimagenet", "imagenette")
 BATCH = 32
 TRIED = 16  # images of an update that is measured
 MEASURED = 1.5  # seconds of updates
@@ -58,11 +56,6 @@ class Plan:
     lines: tuple[str, ...]  # what was found, measured and chosen, for the user
 
 
-def default_start() -> str:
-    names = shipped.names()
-    return next((name for name in STARTS if name in names), "")
-
-
 def make(
     minutes: float,
     source: Source,
@@ -76,7 +69,7 @@ def make(
         raise UserError(f"--minutes {minutes:g}: give at least {LEAST:g}, below that reading and packing take it all")
     side = typical_side(source)
     if not init and network is None and side >= 32:
-        init = default_start()
+        init = shipped.start()
     init = "" if init == "none" else init
     if init:
         network = network or begin.network_of(init)
