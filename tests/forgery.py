@@ -63,3 +63,11 @@ def right_hashes(program, data):
 
 def joined(header, data):
     return len(header).to_bytes(8, "little") + header + data
+
+
+def replaced(node, path, value):
+    if not path:
+        return value
+    copy = dict(node) if isinstance(node, dict) else list(node)
+    copy[path[0]] = replaced(copy[path[0]], path[1:], value)
+    return copy
