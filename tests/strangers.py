@@ -39,6 +39,27 @@ class Masked(torch.autograd.Function):
         return grad
 
 
+class Filled(torch.autograd.Function):
+    """A third: ones, with -1 where a mask says so."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        out = torch.ones_like(x)
+        out[x < 0] = -1
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad
+
+
+def _written(x: Tensor) -> Tensor:
+    b = x.clone()
+    b[b >= 0] = 1
+    b[b < 0] = -1
+    return b
+
+
 # Ways to write sign. All are +1 and -1 but for rounding; torch.sign has a 0 for 0.
 SIGNS: dict[str, Callable[[Tensor], Tensor]] = {
     "sign": torch.sign,
@@ -52,6 +73,20 @@ SIGNS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": lambda x: torch.sign(torch.tanh(x)),
     "clip first": lambda x: torch.sign(F.hardtanh(x)),
     "in place": lambda x: (x >= 0).to(x.dtype).mul_(2).sub_(1),
+    "filled": Filled.apply,  # type: ignore[dict-item]
+    "masked by itself": _written,
+    "copysign": lambda x: torch.copysign(torch.ones_like(x), x),
+    "copysign of a number": lambda x: torch.copysign(torch.tensor(1.0), x),
+    "signbit": lambda x: 1.0 - 2.0 * torch.signbit(x).float(),
+    "full": lambda x: torch.full_like(x, 1.0).masked_fill(x < 0, -1.0),
+    "subtracted": lambda x: (x >= 0).float() - (x < 0).float(),
+    "by its size": lambda x: torch.where(x == 0, torch.ones_like(x), x / x.abs()),
+    "steep": lambda x: torch.clamp(x * 1e20, -1, 1).sign(),
+    "heaviside": lambda x: 2 * torch.heaviside(x, torch.ones(())) - 1,
+    "rounded": lambda x: torch.round(torch.sigmoid(x)) * 2 - 1,
+    "elu": lambda x: torch.sign(F.elu(x)),
+    "integers": lambda x: ((x >= 0).int() * 2 - 1).float(),
+    "torch.compile's": lambda x: torch.ops.aten.where(torch.ops.aten.ge(x, 0), torch.ones(()), -torch.ones(())),
 }
 
 

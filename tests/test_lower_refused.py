@@ -54,7 +54,9 @@ class Then(nn.Module):
         (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), ("no rule",)),
         (lambda x: 1 / x, ("reciprocal",)),
         (lambda x: x / (x.abs() + 1), ("division of maps",)),
-        (lambda x: x.mean(1, keepdim=True), ("mean", "height and width")),
+        (lambda x: x.mean(2), ("mean", "all pixels")),
+        (lambda x: x.sum(1), ("sum", "all pixels")),
+        (lambda x: x.amax(1), ("amax", "all pixels")),
         (lambda x: x @ x.transpose(2, 3), ("Then",)),
         (lambda x: F.pad(x, (1, 1, 1, 1)), ("constant_pad_nd", "convolution reads it")),
         (lambda x: (x, x), ("one tensor",)),
@@ -77,3 +79,8 @@ def test_a_size_is_asked_for_where_the_network_has_none():
 def test_normalisation_must_be_three_numbers(mean, std):
     with pytest.raises(UserError, match="three finite numbers"):
         lower(samples.network(), mean, std)
+
+
+def test_a_module_of_torch_jit_is_refused_by_a_sentence():
+    with pytest.raises(UserError, match=r"made by torch\.jit cannot be recorded"):
+        lowered(torch.jit.script(torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten())), (6, 7))

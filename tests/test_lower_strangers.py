@@ -51,7 +51,8 @@ def check_one_conv(network, size=(7, 9)):
 @pytest.mark.parametrize("sign", strangers.SIGNS)
 def test_sign_is_recognised_however_it_is_written(sign):
     op = check_one_conv(one_conv(sign=sign))
-    assert np.abs(op.branches[0].threshold).max() < 1e-30  # at zero, or just above it where the form says x > 0
+    # At zero, or just above it where the form says x > 0; round(sigmoid(x)) is up from where the sigmoid is above a half.
+    assert np.abs(op.branches[0].threshold).max() < (1e-6 if sign == "rounded" else 1e-30)
 
 
 @pytest.mark.parametrize("weights", ["plain", "mean", "centred", "detached"])
@@ -136,3 +137,71 @@ def test_a_softmax_at_the_end_is_left_out_and_said():
     network, size = strangers.stranger("residual")
     lowering = Lowering(network, samples.image(*size), samples.MEAN, samples.STD)
     assert any("softmax" in note for note in lowering.notes)
+
+
+class Ending(nn.Module):
+    """A real convolution, a binary one, and a way to come from its map to logits."""
+
+    def __init__(self, ending):
+        super().__init__()
+        self.first, self.conv, self.ending = nn.Conv2d(3, 8, 3, padding=1), strangers.BinConv(8, 6), ending
+
+    def forward(self, x):
+        return self.ending(self.conv(self.first(x)))
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        lambda x: x.mean((2, 3)),
+        lambda x: x.flatten(2).mean(-1),
+        lambda x: x.sum((2, 3)) / 50,
+        lambda x: x.flatten(2).sum(2),
+        lambda x: x.amax((2, 3)),
+        lambda x: x.flatten(2).max(-1)[0],
+        lambda x: F.adaptive_max_pool2d(x, 1).squeeze(-1).squeeze(-1),
+        lambda x: F.adaptive_max_pool2d(x, (3, 4)).flatten(1),
+        lambda x: x.mean(1, keepdim=True).flatten(1),
+    ],
+)
+def test_pixels_are_reduced_however_it_is_written(ending):
+    torch.manual_seed(0)
+    network = Ending(ending).eval()
+    program = lowered(network, (6, 8))
+    assert len(binary_convs(program)) == 1
+    assert compared(network, program).first is None
+
+
+@pytest.mark.parametrize(
+    "total", [lambda maps: torch.stack(maps).sum(0), lambda maps: torch.stack(maps, 2).mean(2), sum]
+)
+def test_bases_are_branches_of_one_op_however_they_are_added(total):
+    class Bases(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Conv2d(3, 8, 3, padding=1)
+            self.weights = nn.ParameterList([nn.Parameter(torch.randn(6, 8, 3, 3)) for _ in range(3)])
+
+        def forward(self, x):
+            x = self.first(x)
+            return total([F.conv2d((x + i / 4).sign(), w.sign() * (i + 1)) for i, w in enumerate(self.weights)])
+
+    torch.manual_seed(0)
+    network = Bases().eval()
+    program = lowered(network, (6, 7))
+    (op,) = binary_convs(program)
+    assert len(op.branches) == 3
+    assert compared(network, program).first is None
+
+
+def test_a_network_of_grey_images_reads_the_mean_of_the_colours():
+    torch.manual_seed(0)
+    network = nn.Sequential(GreyFirst(), nn.Conv2d(1, 8, 3), strangers.BinConv(8, 5)).eval()
+    program = lowered(network, (6, 7))
+    assert len(binary_convs(program)) == 1
+    assert compared(network, program).first is None
+
+
+class GreyFirst(nn.Module):
+    def forward(self, x):
+        return x.mean(1, keepdim=True)

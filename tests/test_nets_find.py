@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 import bcnn
 import strangers
 from bcnn import UserError
-from bcnn.cli import bench, count, deploy  # noqa: F401  (add their verbs)
+from bcnn.cli import bench, count, deploy, predict  # noqa: F401  (add their verbs)
 from bcnn.cli.app import app
 from bcnn.nets import latent
 from bcnn.nets.find import MEAN, Given, find, given
@@ -121,7 +121,9 @@ def test_what_cannot_be_found_gets_a_sentence(what: str, sentence: str, mine: Pa
 
 
 def test_a_network_that_cannot_read_the_size_says_so(mine: Path) -> None:
-    with pytest.raises(UserError, match=r"fails on an image of 30 x 30: RuntimeError: .*; give its size with --size"):
+    with pytest.raises(
+        UserError, match=r"fails on an image of 3 x 30 x 30: RuntimeError: .*; give its size with --size"
+    ):
         find(f"{mine}:hand_written", given("30"))
 
 

@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from bcnn.errors import UserError
+
 # Their result depends on the shape of what they are given, not on its values.
 BY_SHAPE = frozenset(
     [
@@ -109,6 +111,10 @@ class Graph:
 
 def capture(module: nn.Module, *inputs: Any, parameters: dict[str, Tensor] | None = None) -> Graph:
     """Run `module` once on `inputs` in evaluation mode; nothing of it is changed. `parameters` stand in for its own, by name."""
+    if any(isinstance(part, torch.jit.ScriptModule) for part in module.modules()):
+        raise UserError(
+            "a module made by torch.jit cannot be recorded: its operations have no modules; take the one it was made from"
+        )
     stack: list[str] = []
     names = dict(module.named_parameters())
     recorder = _Recorder(stack)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bcnn.graph.capture import BY_SHAPE, Node, Value
+from bcnn.graph.capture import Node, Value
 
 # Operations that work value by value, with constants that spread over pixels.
 POINTWISE = frozenset(
@@ -72,6 +72,14 @@ POINTWISE = frozenset(
         "reciprocal",
         "sqrt",
         "exp",
+        "copysign",
+        "signbit",
+        "trunc",
+        "elu",
+        "softplus",
+        "erf",
+        "logical_and",
+        "logical_or",
     ]
 )
 # The same values in the same order, in another shape.
@@ -212,7 +220,12 @@ def function_of(source: Value, nodes: list[Node]) -> Function | None:
     f = Function(source, nodes)
     try:
         made = f(torch.ones(2, f.channels))
-    except (RuntimeError, ValueError):  # a constant that differs from pixel to pixel does not fit
+    except (
+        RuntimeError,
+        ValueError,
+        IndexError,
+        TypeError,
+    ):  # a constant that differs from pixel to pixel does not fit
         return None
     return f if made.dtype == torch.float32 else None
 
@@ -291,12 +304,12 @@ def run_again(nodes: list[Node], source: Value, x: Tensor) -> Tensor:
 
 
 def _shapeless(constant: Value, values: dict[Value, Tensor]) -> dict[Value, Tensor]:
-    """A constant that has the shape of the map (`ones_like(x)`, `-ones_like(x)`) for another shape."""
-    node = constant.node
-    if node is not None and node.op in BY_SHAPE and node.args[0] in values:
-        return {constant: node.replay(values)}
+    """A constant that is the same everywhere (`ones_like(x)`, `-ones_like(x)`) in the shape of what stands in for a map like it."""
     first = constant.tensor.flatten()[0]
-    return {constant: first} if bool((constant.tensor == first).all()) else {}
+    if not bool((constant.tensor == first).all()):
+        return {}
+    like = next((x for value, x in values.items() if value.shape == constant.shape), first)
+    return {constant: torch.full_like(like, first, dtype=constant.tensor.dtype)}
 
 
 def levels_of(f: Function, end: float) -> tuple[float, float] | None:
@@ -344,8 +357,8 @@ def _bisect(f: Function, end: float) -> tuple[Tensor, Tensor, float, float] | No
     return threshold, falls, low, high
 
 
-# None of them 0: there torch.sign has a third value.
-PROBES = (-100.0, -3.0, -1.0, -0.5, -0.1, -1e-3, 1e-3, 0.1, 0.5, 1.0, 3.0, 100.0)
+# None of them 0, where torch.sign has a third value, nor such that a bias of 0.5 or -1 makes a 0 of them.
+PROBES = (-101.3, -3.17, -1.031, -0.5471, -0.1137, -1.29e-3, 1.29e-3, 0.1137, 0.5471, 1.031, 3.17, 101.3)
 
 
 def _key(x: float) -> int:

@@ -152,7 +152,8 @@ def _try(module: nn.Module, name: str, size: Size) -> None:
     except Exception as error:
         shown = f"{size[0]} x {size[1]}"
         raise UserError(
-            f"{name} fails on an image of {shown}: {type(error).__name__}: {error}; give its size with --size"
+            f"{name} fails on an image of 3 x {shown}: {type(error).__name__}: {error}; give its size with "
+            "--size, and let a network of grey images read x.mean(1, keepdim=True)"
         ) from error
 
 

@@ -83,11 +83,24 @@ def pool_of_replicas(lowering: Lowering, value: Value) -> tuple[Value, int] | No
     return made[key], count
 
 
-def _mean(lowering: Lowering, node: Node, value: Value) -> Draft:
+def reduced_dims(node: Node) -> list[int]:
+    """The dimensions that a mean, sum or maximum is taken over."""
+    dims, count = node.arg(1, "dim"), node.args[0].tensor.dim()
+    dims = [dims] if isinstance(dims, int) else dims or range(count)
+    return sorted(d % count for d in dims)
+
+
+def over_pixels(node: Node) -> Value | None:
+    """The map of which a mean, sum or maximum is taken over all pixels, flattened before or not; none if it is taken otherwise."""
     x = node.args[0]
-    dims = sorted(d % x.tensor.dim() for d in (node.arg(1, "dim") or range(x.tensor.dim())))
-    if x.tensor.dim() == 4 and dims == [2, 3]:
-        source = whole_map(lowering, x)
+    source = reshaped(x)
+    whole = reduced_dims(node) == list(range(2, x.tensor.dim())) and x.tensor.dim() > 2
+    return source if whole and source.tensor.dim() == 4 and source.shape[:2] == x.shape[:2] else None
+
+
+def _mean(lowering: Lowering, node: Node, value: Value) -> Draft:
+    x, dims = node.args[0], reduced_dims(node)
+    if (source := over_pixels(node)) is not None:
         return Draft((source,), lambda map_of: o.GlobalAvgPool(map_of(source)), node.module)
     inner = unmoved(x)
     if (
@@ -99,19 +112,37 @@ def _mean(lowering: Lowering, node: Node, value: Value) -> Draft:
     ):
         magnitudes = whole_map(lowering, inner.node.args[0])
         return Draft((magnitudes,), lambda map_of: o.AbsMean(map_of(magnitudes)), node.module)
+    if x.tensor.dim() == 4 and dims == [1] and value.tensor.dim() == 4:  # a grey image, say: one real filter
+        whole, channels = whole_map(lowering, x), x.shape[1]
+        share = np.full((1, 1, channels, 1), 1 / channels, np.float32)
+        return Draft(
+            (whole,), lambda map_of: o.Conv(map_of(whole), channels, share, np.zeros(1, np.float32)), node.module
+        )
     raise lowering.error(
-        node,
-        f"a mean over dimensions {dims} of {x.shape} is not lowered; over height and width, or of |x| over channels, it is",
+        node, f"a mean over dimensions {dims} of {x.shape} is not lowered; over all pixels or all channels it is"
     )
 
 
-def _adaptive(lowering: Lowering, node: Node, value: Value) -> Draft:
-    source = whole_map(lowering, node.args[0])
-    (h, w), (height, width) = source.shape[2:], value.shape[2:]
-    if h % height or w % width:
-        raise lowering.error(node, f"windows of unequal size: {h} x {w} to {height} x {width}")
-    size = h // height, w // width
-    return Draft((source,), lambda map_of: o.AvgPool(map_of(source), o.Window(size, size)), node.module)
+def _adaptive(op: Callable[[int, o.Window], o.Op]) -> Callable[[Any, Node, Value], Draft]:
+    def rule(lowering: Lowering, node: Node, value: Value) -> Draft:
+        source = whole_map(lowering, node.args[0])
+        (h, w), (height, width) = source.shape[2:], value.shape[2:]
+        if h % height or w % width:
+            raise lowering.error(node, f"windows of unequal size: {h} x {w} to {height} x {width}")
+        size = h // height, w // width
+        return Draft((source,), lambda map_of: op(map_of(source), o.Window(size, size)), node.module)
+
+    return rule
+
+
+def _max(lowering: Lowering, node: Node, value: Value) -> Draft:
+    source = over_pixels(node)
+    if source is None or value is not node.outputs[0]:
+        raise lowering.error(
+            node, f"a maximum over dimensions {reduced_dims(node)} is not lowered; over all pixels it is"
+        )
+    size = source.shape[2], source.shape[3]
+    return Draft((source,), lambda map_of: o.MaxPool(map_of(source), o.Window(size, size)), node.module)
 
 
 def _upsample(lowering: Lowering, node: Node, value: Value) -> Draft:
@@ -159,10 +190,13 @@ def _more_channels(lowering: Lowering, node: Node, value: Value) -> Draft:
 
 
 BASES: dict[str, Callable[[Any, Node, Value], Draft]] = {
-    "max_pool2d_with_indices": _pooled(lambda source, window: o.MaxPool(source, window)),
+    "max_pool2d_with_indices": _pooled(o.MaxPool),
     "avg_pool2d": _avg_pool,
     "mean": _mean,
-    "_adaptive_avg_pool2d": _adaptive,
+    "amax": _max,
+    "max": _max,
+    "_adaptive_avg_pool2d": _adaptive(o.AvgPool),
+    "adaptive_max_pool2d": _adaptive(o.MaxPool),
     "upsample_nearest2d": _upsample,
     "constant_pad_nd": _more_channels,
 }

@@ -20,6 +20,7 @@ from bcnn.errors import UserError
 from bcnn.graph.capture import Graph, Node, Value, capture
 from bcnn.graph.moves import MOVES, intensity, moved, reshaped
 from bcnn.graph.step import Step, find_step
+from bcnn.graph.sums import as_additions
 from bcnn.program import bases, rules
 from bcnn.program import ops as o
 from bcnn.program.draft import Draft, Found
@@ -93,6 +94,7 @@ class Lowering:
         if any(p.device.type != "cpu" or p.dtype != torch.float32 for p in network.parameters()):
             network = copy.deepcopy(network).float().cpu()
         self.graph: Graph = capture(network, normalised(image[None], mean, std))
+        as_additions(self.graph)
         self.notes: list[str] = []
         self.drafts: dict[Value, Draft] = {}
         self.maps: set[Value] = set()  # what must be one for another reason

@@ -17,7 +17,7 @@ from torch import Tensor
 from bcnn.graph.capture import Node, Value
 from bcnn.graph.moves import MOVES, averaged, reshaped, unmoved
 from bcnn.program import ops as o
-from bcnn.program.bases import BASES, channel_avg, move
+from bcnn.program.bases import BASES, channel_avg, move, over_pixels, reduced_dims
 from bcnn.program.convolutions import binary_terms, draft_convolution
 from bcnn.program.draft import Draft, Ending, Found, Resolve, constant_draft, resolved
 from bcnn.program.fold import After, Doubles, Folded, single
@@ -214,6 +214,20 @@ def _mul(lowering: Lowering, node: Node, value: Value) -> Found | None:
     return main, [lambda map_of: o.Gate(map_of(gate_map))], [gate_map]
 
 
+def _sum(lowering: Lowering, node: Node, value: Value) -> Found:
+    """Over all pixels: their mean times their number."""
+    source = over_pixels(node)
+    if source is None:
+        raise lowering.error(
+            node,
+            f"a sum over dimensions {reduced_dims(node)} of {node.args[0].shape} is not lowered; over all pixels it is",
+        )
+    count = math.prod(source.shape[2:])
+    draft_of = Draft((source,), lambda map_of: o.GlobalAvgPool(map_of(source)), node.module)
+    mean = lowering.virtual(value, source.tensor.mean((2, 3)), draft_of)
+    return mean, [Folded(np.full(1, float(count)))], []
+
+
 def _batch_norm(lowering: Lowering, node: Node, value: Value) -> Found:
     x, weight, bias, mean, var = node.args[:5]
     eps = node.args[-1]
@@ -282,6 +296,7 @@ ENDINGS: dict[str, Callable[[Any, Node, Value], Found | None]] = {
     "rsub": _add,
     "mul": _mul,
     "div": _mul,
+    "sum": _sum,
     "neg": _just(lambda: Folded(np.full(1, -1.0))),
     "native_batch_norm": _batch_norm,
     "_native_batch_norm_legit_no_training": _batch_norm,
