@@ -318,10 +318,11 @@ def _affine(at: _At, ending: ops.Affine, f: int) -> ops.Ending:
     return ops.FixedAffine(at.shorts("scale", ending.scale, max(down, 0)), offset, max(down, 0))
 
 
-def _table(at: _At, ending: ops.Sigmoid, f: int) -> ops.Ending:
+def sigmoid_table(f: int, made: int) -> ops.Table:
+    """From f fractional bits to `made`."""
     down = max(0, f - 4)  # -8 to 8 in steps of 1/16
     x = (np.arange(257) - 128) * 2.0 ** (down - f)
-    return ops.Table(np.clip(np.rint(2.0**at.made / (1 + np.exp(-x))), -HIGH, HIGH).astype(np.int16), down)
+    return ops.Table(np.clip(np.rint(2.0**made / (1 + np.exp(-x))), -HIGH, HIGH).astype(np.int16), down)
 
 
 def _clip(at: _At, ending: ops.Clip, f: int) -> ops.Ending:
@@ -337,5 +338,5 @@ ENDINGS: dict[type[ops.Ending], Callable[[_At, Any, int], ops.Ending]] = {
     ops.ReLU: lambda at, e, f: e,
     ops.Clip: _clip,
     ops.Sign: lambda at, e, f: ops.FixedSign(at.above(e.threshold, f), min(1 << f, HIGH) if f >= 0 else 1),
-    ops.Sigmoid: _table,
+    ops.Sigmoid: lambda at, e, f: sigmoid_table(f, at.made),
 }
