@@ -53,9 +53,8 @@ def test_a_learned_file_has_the_features_of_what_it_was_learned_from(tmp_path):
     start = packfile.read(shipped.find("digits"))
     reader = features(start, 16, 16)
     d = reader.shapes[-1][2]
-    made = put_on(
-        reader, Head(Scale(np.ones(d, np.float32), np.zeros(d, np.float32)), Decoder.zero(d, 2), False), ("a", "b"), {}
-    )
+    head = Head(Scale(np.ones(d, np.float32), np.zeros(d, np.float32)), Decoder.zero(d, 2), False)
+    made = put_on(reader, head, ("a", "b"), {}, np.ones((1, d), np.float32))
     image = samples.image(16, 16)[None]
     assert np.array_equal(Engine(features(made, 16, 16)).run(image), Engine(reader).run(image))
 

@@ -37,9 +37,10 @@ class Scale:
     offset: Floats  # [D]
 
     @staticmethod
-    def of(x: Floats) -> Scale:
+    def of(x: Floats, least: float = 0.0) -> Scale:
+        """`least`: the deviation of what is not worth counting as a change, see `features.least_change`."""
         mean, deviation = x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
-        changes = deviation > 1e-6 * (1 + np.abs(mean))
+        changes = deviation > np.maximum(least, 1e-6 * (1 + np.abs(mean)))
         scale = np.where(changes, 1 / np.where(changes, deviation, 1), 0).astype(np.float32)
         return Scale(scale, (-mean * scale + 0.0).astype(np.float32))
 

@@ -231,32 +231,34 @@ def _conv(at: _At, op: ops.Conv) -> ops.Op:
     if is_depthwise(op):
         made = _depthwise(at, op)
         return replace(made, after=(*made.after, *_endings(at, op.after)))
-    weight, offset, down = _sums(at, op.weight.astype(np.float64), op.offset, at.of(op.source), at.parameters == "int8")
+    weight, offset, down = sums(op.weight, op.offset, at.of(op.source), at.f, at.parameters == "int8")
     after = _endings(at, op.after)
     return ops.FixedConv(op.source, op.reads, weight, offset, down, op.window, op.groups, after, at.made)
 
 
 def _linear(at: _At, op: ops.Linear) -> ops.Op:
     bytes_ = at.parameters == "int8" or at.index == len(at.program.ops) - 1  # a decoder is large, and needs no more
-    weight, offset, down = _sums(at, op.weight.astype(np.float64)[None, None], op.bias, at.of(op.source), bytes_)
+    weight, offset, down = sums(op.weight[None, None], op.bias, at.of(op.source), at.f, bytes_)
     return ops.FixedConv(
         op.source, op.weight.shape[0], weight, offset, down, after=_endings(at, op.after), fraction=at.made
     )
 
 
-def _sums(at: _At, weight: Any, offset: Any, read: int, bytes_: bool) -> tuple[Shorts, Indices, Shorts]:
-    """Weights, offsets and downs of sums in 32 bits: per output channel, the most bits with which no sum can leave them."""
+def sums(weight: Any, offset: Any, read: int, made: int, bytes_: bool) -> tuple[Shorts, Indices, Shorts]:
+    """Weights, offsets and downs of sums in 32 bits, from `read` fractional bits to `made`: per output channel, the most bits with
+    which no sum can leave them, and no weight one byte if `bytes_`."""
+    weight = np.asarray(weight, np.float64)
     o = weight.shape[-1]
     flat = np.abs(weight.reshape(-1, o))
     own, total, size = flat.max(axis=0), flat.sum(axis=0), np.abs(np.asarray(offset, np.float64))
-    bits = np.full(o, MOST_DOWN + at.f - read, np.int64)
+    bits = np.full(o, MOST_DOWN + made - read, np.int64)
     with np.errstate(divide="ignore"):
         bits = np.minimum(bits, np.floor(np.log2((127.4 if bytes_ else HIGH) / own)).clip(max=99).astype(np.int64))
         most = WIDEST * 0.98 - 2.0**29  # less what rounding and half a step add
         bits = np.minimum(
             bits, np.floor(np.log2(most / (total * 32768 + size * 2.0**read))).clip(max=99).astype(np.int64)
         )
-    down = read + bits - at.f
+    down = read + bits - made
     if down.min() < 0:
         raise UserError(f"its weights, of up to {own.max():.4g}, are too large for sums of 32 bits")
     scaled = np.rint(weight * 2.0**bits)

@@ -125,6 +125,8 @@ def _conv(at: _At, op: ops.FixedConv) -> ops.Op:
     f, read = at.before(op.after), at.fractions[op.source]
     bits = f + op.down.astype(np.int64)  # of the sums, per output channel
     weight, offset, after = _real(op.weight, bits - read), _real(op.offset, bits), _endings(at, op.after, f)
+    if op.window == ONE_PIXEL and op.groups == op.reads == offset.size:
+        return ops.Pointwise(op.source, op.reads, (ops.Affine(weight[0, 0, 0], offset), *after))
     if op.groups == 1 and at.program.shapes[op.source] == (1, 1, op.reads) and op.window == ONE_PIXEL:
         return ops.Linear(op.source, np.ascontiguousarray(weight[0, 0]), offset, after)
     return ops.Conv(op.source, op.reads, weight, offset, op.window, op.groups, after)
