@@ -9,7 +9,7 @@ from torch import nn
 
 import samples
 import strangers
-from bcnn.deploy import packfile, shipped
+from bcnn.deploy import packfile
 from bcnn.errors import UserError
 from bcnn.nets import registry
 from bcnn.program import ops
@@ -26,7 +26,7 @@ torch.set_num_threads(1)
 
 @pytest.fixture(scope="module")
 def digits() -> Program:
-    return packfile.read(shipped.find("digits"))
+    return samples.in_floats("digits")
 
 
 def near(program: Program, made: Program, count: int = 6) -> float:

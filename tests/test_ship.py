@@ -82,7 +82,9 @@ def test_a_float_file_with_its_card_is_shipped_in_integers_as_its_run_is(run, tm
 
 
 def test_integers_that_cost_accuracy_are_not_shipped(run, tmp_path):
-    with pytest.raises(bcnn.UserError, match=r"integers cost .* points on a fifth of the training images, more than -100"):
+    with pytest.raises(
+        bcnn.UserError, match=r"integers cost .* points on a fifth of the training images, more than -100"
+    ):
         ship(run, "digits", folder=tmp_path, numbers="int16", allowed=-100)
     assert not list(tmp_path.glob("*.bcnn"))
 

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+import samples
 import tiny
 from bcnn.deploy.engine import Engine
-from bcnn.deploy.packfile import read
-from bcnn.deploy.shipped import find
 from bcnn.errors import UserError
 from bcnn.nets.bcnn import Network
 from bcnn.nets.config import Level
@@ -75,7 +74,7 @@ def test_a_rebuilt_network_packs_to_the_same_signs_and_thresholds_and_to_scales_
 
 
 def test_a_shipped_model_rebuilt_and_packed_again_gives_the_same_class_for_every_image():
-    program = read(find("digits"))
+    program = samples.in_floats("digits")
     made = rebuild(program, "digits")
     again = lower(made.network, made.mean, made.std, program.labels, program.crop, {}, program.shapes[0][:2])
     x = images(program)

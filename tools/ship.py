@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.progress import track
+from tools.about import MODELS
 
 import bcnn
 from bcnn.bench.timing import cpu
@@ -43,7 +44,6 @@ from bcnn.program.program import Program
 from bcnn.scores import Scores
 from bcnn.train.evaluate import batch_size
 from bcnn.train.run import RunFolder
-from tools.about import MODELS
 
 ALLOWED = 0.2  # points of accuracy that integers may cost
 FLOAT, SHIPPED, TORCH = "float32", "shipped", "torch"

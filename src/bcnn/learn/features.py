@@ -10,12 +10,15 @@ Of a program in integers the features are integers, all with the fractional bits
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from bcnn.errors import UserError
 from bcnn.program.ops import Concat, FixedGlobalAvgPool, GlobalAvgPool, MaxPool, Op, Pointwise, Shift, Window
 from bcnn.program.program import Program
 from bcnn.program.resize import resized
+
+SCALED = 11  # fractional bits of scaled features in integers: up to 16 deviations, in steps of a two thousandth
 
 
 def levels(program: Program) -> tuple[int, ...]:
@@ -67,6 +70,9 @@ def _shifts(program: Program, ends: tuple[int, ...]) -> list[int]:
     return [min(bits) - own for own in bits]
 
 
-def least_change(reader: Program) -> float:
-    """The least deviation of a feature that counts as a change: of integers, a quarter of their unit; smaller is rounding."""
-    return 0.0 if reader.numbers == "float32" else 2.0 ** -(reader.fractions[-1] + 2)
+def limits(reader: Program) -> tuple[float, float]:
+    """Of its features, the least deviation that counts as a change, and the most deviations that are kept. Of integers a quarter of
+    their unit, since smaller is rounding, and what 16 bits hold."""
+    if reader.numbers == "float32":
+        return 0.0, math.inf
+    return 2.0 ** -(reader.fractions[-1] + 2), 2.0 ** (15 - SCALED)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from bcnn.learn.features import SCALED, limits
 from bcnn.learn.fit import Decoder, Floats, Scale
 from bcnn.learn.none import GAIN, strangeness
 from bcnn.program.fixed import sums
@@ -22,7 +23,6 @@ from bcnn.program.ops import AbsMean, Affine, Concat, FixedAbsMean, FixedConv, L
 from bcnn.program.program import Program
 from bcnn.program.reals import reals
 
-SCALED = 11  # fractional bits of x: up to 16 deviations, in steps of a two thousandth
 STRANGE = 4.0  # strangeness up to which none of these has a logit of its own; photos of something known have about 1
 
 
@@ -80,6 +80,7 @@ def _fixed(reader: Program, head: Head, read: int, x: Floats) -> tuple[Op, Op]:
 
 def taken_off(program: Program) -> Head | None:
     """The head of a file that `put_on` made; nothing for any other file."""
+    most = limits(program)[1]
     program = reals(program)
     *_, linear = program.ops
     at = len(program.ops) - (4 if program.rejects else 2)
@@ -98,4 +99,4 @@ def taken_off(program: Program) -> Head | None:
     elif linear.source != at:
         return None
     decoder = Decoder(linear.weight.astype(np.float64), linear.bias.astype(np.float64))
-    return Head(Scale(affine.scale, affine.offset), decoder, program.rejects)
+    return Head(Scale(affine.scale, affine.offset, most), decoder, program.rejects)

@@ -72,7 +72,7 @@ def learn(source: Source, wishes: Wishes, data: str, progress: Progress = lambda
     reader = features(origin.program, height, width)
     train = read(reader, source.train, unreadable, f"reading at {height} x {width}", progress)
     penalty, _ = choose.penalty(train, classes)
-    scale = Scale.of(train.x, train.least)
+    scale = Scale.of(train.x, *train.limits)
     x = scale(train.x)
     labels, kept, others_refused = source.classes, memory.remember(x, train.y, classes), None
     if wishes.others:

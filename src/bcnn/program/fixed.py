@@ -55,7 +55,10 @@ def fixed(
     if parameters not in PARAMETERS:
         raise UserError(f"parameters is {parameters!r}, not {' or '.join(PARAMETERS)}")
     if program.numbers != "float32":
-        raise UserError("the program is one in integers already; convert the float one that it came from")
+        raise UserError(
+            "the program is one in integers already; convert the float32 one that it came from, or "
+            "this one back first: bcnn convert MODEL -o float.bcnn --numbers float32"
+        )
     if not len(images):
         raise UserError("calibration needs at least one image; twenty of those the network is for are plenty")
     formats = choose(program, calibrate(program, images, progress))

@@ -63,7 +63,8 @@ class _At:
 
 def _real(values: Any, bits: Any) -> Floats:
     """values / 2^bits."""
-    return np.ldexp(np.asarray(values, np.float64), -np.asarray(bits)).astype(np.float32)
+    made: Floats = np.ldexp(np.asarray(values, np.float64), -np.asarray(bits)).astype(np.float32)
+    return made
 
 
 def _endings(at: _At, after: Sequence[ops.Ending], f: int) -> tuple[ops.Ending, ...]:
@@ -116,9 +117,7 @@ def _binary(at: _At, op: ops.FixedBinaryConv) -> ops.Op:
 def _depthwise(at: _At, op: ops.FixedDepthwise) -> ops.Op:
     f, read = at.before(op.after), at.fractions[op.source]
     weight = _real(op.weight[:, :, None], 15 + f - read)
-    return ops.Conv(
-        op.source, op.reads, weight, _real(op.offset, f), op.window, op.reads, _endings(at, op.after, f)
-    )
+    return ops.Conv(op.source, op.reads, weight, _real(op.offset, f), op.window, op.reads, _endings(at, op.after, f))
 
 
 def _conv(at: _At, op: ops.FixedConv) -> ops.Op:
