@@ -28,6 +28,8 @@ from bcnn.count.counts import count
 from bcnn.deploy import card, packfile, shipped
 from bcnn.files import write_atomic
 from bcnn.nets.config import NetworkConfig, from_dict, preset
+from bcnn.program.fixed import fixed
+from bcnn.program.pictures import pictures
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -43,7 +45,8 @@ def network(name: str) -> tuple[Job, NetworkConfig, dict[str, Any]]:
     if name == PAPER:
         made, config = job_of(preset(PAPER)), preset(PAPER)
         with tempfile.TemporaryDirectory() as folder:
-            size = packfile.save(made.program, Path(folder) / "paper.bcnn").total
+            small = fixed(made.program, pictures(*config.image_size, 3), "int8").program  # as the shipped models are
+            size = packfile.save(small, Path(folder) / "paper.bcnn").total
         return made, config, {"top1": PAPER_TOP1, "bytes": size, "of": "the paper"}
     made = job(name)
     found = card.of(made.program)

@@ -83,7 +83,7 @@ def _endings(at: _At, after: Sequence[ops.Ending], f: int) -> tuple[ops.Ending, 
 
 def _before_table(table: ops.Table, made: int) -> int:
     """The fractional bits with which a table is a sigmoid: its lines are 2^(down - f) long."""
-    for f in range(-15, 16):
+    for f in range(16):
         other = sigmoid_table(f, made)
         if other.down == table.down and np.array_equal(other.values, table.values):
             return f
@@ -179,7 +179,7 @@ def _affine(at: _At, ending: ops.FixedAffine, f: int) -> ops.Ending:
 
 
 def _sign(at: _At, ending: ops.FixedSign, f: int) -> ops.Ending:
-    if ending.one != max(1, 1 << max(f, 0)) and ending.one != HIGH:
+    if ending.one != min(1 << max(f, 0), HIGH):
         raise UserError("its signs are not +1 and -1")
     return ops.Sign(_real(ending.above.astype(np.int64) + 1, f))
 
