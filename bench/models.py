@@ -1,7 +1,8 @@
 """The README's front table: the shipped models and the paper's network against float and int8, in one interleaved run.
 
     python -m bench.models --out bench/results/models-zen3.json      measure, and write the table into README.md
-    python -m bench.models --readme bench/results/models-zen3.json   write the table of a stored result
+    python -m bench.models --readme bench/results/models-zen3.json   write the table of a stored result: accuracies and sizes of the
+                                                                     models as they are now, times as they were measured
 
 Every contestant is checked before it is timed, has one thread, and takes turns with all others in one process. "The same
 network in float" is the faster of ONNX Runtime and torch eager; int8 MobileNetV1 has the same input size and classes.
@@ -27,6 +28,8 @@ from bcnn.count.counts import count
 from bcnn.deploy import card, packfile, shipped
 from bcnn.files import write_atomic
 from bcnn.nets.config import NetworkConfig, from_dict, preset
+from bcnn.program.fixed import fixed
+from bcnn.program.pictures import pictures
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -42,7 +45,8 @@ def network(name: str) -> tuple[Job, NetworkConfig, dict[str, Any]]:
     if name == PAPER:
         made, config = job_of(preset(PAPER)), preset(PAPER)
         with tempfile.TemporaryDirectory() as folder:
-            size = packfile.save(made.program, Path(folder) / "paper.bcnn").total
+            small = fixed(made.program, pictures(*config.image_size, 3), "int8").program  # as the shipped models are
+            size = packfile.save(small, Path(folder) / "paper.bcnn").total
         return made, config, {"top1": PAPER_TOP1, "bytes": size, "of": "the paper"}
     made = job(name)
     found = card.of(made.program)
@@ -50,6 +54,23 @@ def network(name: str) -> tuple[Job, NetworkConfig, dict[str, Any]]:
         raise SystemExit(f"{name} has no card; ship it with python -m tools.ship")
     about = {"top1": found.top1, "bytes": shipped.find(name).stat().st_size, "of": found.data}
     return made, from_dict(made.program.provenance["config"]["network"]), about
+
+
+def refreshed(result: dict[str, Any]) -> dict[str, Any]:
+    """A stored result with what the packed files in the package say now; a model that was never timed here has no times."""
+    rows = {row["network"]: row for row in result["rows"]}
+    made = []
+    for name in shipped.names():
+        packed = packfile.open_packed(shipped.find(name))
+        found = card.of(packed.program)
+        if found is None:
+            raise SystemExit(f"{name} has no card; ship it with python -m tools.ship")
+        counts = count(from_dict(packed.program.provenance["config"]["network"])).counts
+        row = rows.get(name, {"network": name, "times": {}, "skipped": {}})
+        about = {"input": list(packed.program.shapes[0][:2]), "top1": found.top1, "bytes": packed.sizes.total}
+        about |= {"of": found.data, "binary_macs": counts.binary_macs}
+        made.append({**row, **about, "float_bytes": 4 * (counts.binary_params + counts.real_params)})
+    return {**result, "rows": [*made, *(row for row in result["rows"] if row["network"] == PAPER)]}
 
 
 def measure(rounds: int) -> dict[str, Any]:
@@ -89,7 +110,7 @@ def table(result: dict[str, Any], source: str) -> str:
         paper = row["network"] == PAPER
         title = "the paper's, P=1" if paper else f"[{row['network']}](docs/models.md#{row['network']})"
         top1 = f"{row['top1']:.2%}" + (" (the paper's)" if paper else f" of {row['of']}")
-        best = _ms(row, (INTEGERS, ENGINE)).split(" ")[0]
+        best = _ms(row, (INTEGERS,)).split(" ")[0]
         lines.append(f"| {title}, {height} x {width} | {top1} | {row['bytes'] / 1e6:.2f} MB | {best} |")
         cells = (_ms(row, (INTEGERS,)), _ms(row, (ENGINE,)), _ms(row, FLOAT), _ms(row, INT8))
         speed.append(f"| {row['network']} | {' | '.join(cells)} |")
@@ -134,12 +155,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--out", type=Path, help="measure, write this file and the README's table")
-    what.add_argument("--readme", type=Path, help="only write the README's table of this file")
+    what.add_argument(
+        "--readme",
+        type=Path,
+        help="only the README's table of this file, whose accuracies and sizes are brought up to date",
+    )
     parser.add_argument("--rounds", type=int, default=20, help="turns: each contestant is timed once a turn")
     arguments = parser.parse_args()
     if arguments.out:
         os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it when it is first imported
         write_atomic(arguments.out, (json.dumps(measure(arguments.rounds), indent=2) + "\n").encode())
+    else:
+        stored = json.loads(arguments.readme.read_text(encoding="utf-8"))
+        write_atomic(arguments.readme, (json.dumps(refreshed(stored), indent=2) + "\n").encode())
     write_readme(arguments.out or arguments.readme)
 
 

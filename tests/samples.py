@@ -9,16 +9,23 @@ import numpy as np
 import torch
 from torch import nn
 
+from bcnn.deploy import packfile, shipped
 from bcnn.nets.bcnn import Network
 from bcnn.nets.config import Level, NetworkConfig
 from bcnn.program import ops
 from bcnn.program.bits import pack_bits
 from bcnn.program.program import Program
+from bcnn.program.reals import reals
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 TINY = NetworkConfig(
     name="tiny", image_size=(8, 8), classes=3, stem=Level(1, 1, 2), levels=(Level(2, 2, 2), Level(1, 2, 1.5))
 )
+
+
+def in_floats(name: str) -> Program:
+    """A shipped model, which is one in integers, in float32."""
+    return reals(packfile.read(shipped.find(name)))
 
 
 def network(config: NetworkConfig = TINY, seed: int = 0) -> Network:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import samples
 from bcnn.cli import export as verb  # noqa: F401  (importing it adds the verb)
 from bcnn.cli.app import app
 from bcnn.deploy import packfile, shipped
@@ -19,8 +20,6 @@ from bcnn.export.c_plan import complete, plan, row_size, touched
 from bcnn.export.c_tables import tables
 from bcnn.nets.config import Level, NetworkConfig
 from bcnn.program import ops as o
-from bcnn.program.fixed import fixed
-from bcnn.program.pictures import pictures
 from bcnn.program.program import Program
 from fixed_programs import FixedDraw, fixed_of_config, random_fixed_program
 from programs import named
@@ -47,12 +46,8 @@ def says(folder: Path, *options: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Digits in integers, as `bcnn convert digits --parameters int8` writes it."""
-    program = packfile.read(shipped.find("digits"))
-    path = tmp_path_factory.mktemp("digits") / "digits.bcnn"
-    packfile.save(fixed(program, pictures(*program.shapes[0][:2]), "int8").program, path)
-    return path
+def digits() -> Path:
+    return shipped.find("digits")
 
 
 @needs_compiler
@@ -169,8 +164,9 @@ def test_parameters_that_are_multiples_of_a_step_are_bytes() -> None:
 
 
 def test_a_program_in_floats_is_sent_to_convert(tmp_path: Path) -> None:
+    packfile.save(samples.in_floats("digits"), tmp_path / "float.bcnn")
     with pytest.raises(UserError, match=r"--to c knows int16 only; .* bcnn convert"):
-        export("digits", "c", tmp_path / "out")
+        export(tmp_path / "float.bcnn", "c", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -12,16 +12,27 @@ import photos
 import samples
 from bcnn.data import sources
 from bcnn.deploy import card, packfile, shipped
-from bcnn.deploy.engine import Engine
+from bcnn.deploy.engine import Engine, isas
 from bcnn.errors import UserError
 from bcnn.learn import choose, learn, memory, none
-from bcnn.learn.features import features, levels
+from bcnn.learn.features import features, levels, limits
 from bcnn.learn.fit import Decoder, Scale, fit, minimise
 from bcnn.learn.head import Head, put_on, taken_off
 from bcnn.learn.photos import folder, folds, warnings
-from bcnn.program.interpret import interpret_maps
+from bcnn.program.fixed import fixed
+from bcnn.program.interpret import interpret, interpret_maps
+from bcnn.program.pictures import pictures
 
 CIFAR = learn.Wishes("cifar10", (32, 32))
+NUMBERS = ("int16", "float32")
+
+
+def start(numbers, folder):
+    """A start in either numbers: shipped models are in integers."""
+    if numbers == "int16":
+        return CIFAR
+    packfile.save(samples.in_floats("cifar10"), folder / "float.bcnn")
+    return dataclasses.replace(CIFAR, start=str(folder / "float.bcnn"))
 
 
 def clouds(classes=3, count=30, features=5, seed=0):
@@ -37,7 +48,7 @@ def clouds(classes=3, count=30, features=5, seed=0):
 
 
 def test_features_are_mean_and_maximum_of_the_last_map_of_every_size():
-    program = packfile.read(shipped.find("digits"))
+    program = samples.in_floats("digits")
     reader, image = features(program, 8, 8), samples.image(8, 8)
     maps = interpret_maps(program, image)
     wanted = []
@@ -49,13 +60,27 @@ def test_features_are_mean_and_maximum_of_the_last_map_of_every_size():
     )  # means by another order of sums
 
 
-def test_a_learned_file_has_the_features_of_what_it_was_learned_from(tmp_path):
-    start = packfile.read(shipped.find("digits"))
+def test_features_of_integers_are_those_of_their_maps_in_the_coarsest_levels_bits():
+    program = packfile.read(shipped.find("digits"))
+    reader, image = features(program, 8, 8), samples.image(8, 8)
+    maps, bits = interpret_maps(program, image), [program.fractions[end] for end in levels(program)]
+    assert len(set(bits)) > 1
+    wanted = []
+    for end in levels(program):
+        unit = 2.0 ** program.fractions[end]
+        wanted += [maps[end].mean(axis=(0, 1)) / unit, maps[end].max(axis=(0, 1)) / unit]
+    got = Engine(reader).run(image[None])[0]
+    assert np.array_equal(got, interpret(reader, image))
+    assert np.abs(got - np.concatenate(wanted)).max() <= 2.0 ** -min(bits)  # rounded to the mean, and once more
+
+
+@pytest.mark.parametrize("numbers", NUMBERS)
+def test_a_learned_file_has_the_features_of_what_it_was_learned_from(numbers):
+    start = samples.in_floats("digits") if numbers == "float32" else packfile.read(shipped.find("digits"))
     reader = features(start, 16, 16)
     d = reader.shapes[-1][2]
-    made = put_on(
-        reader, Head(Scale(np.ones(d, np.float32), np.zeros(d, np.float32)), Decoder.zero(d, 2), False), ("a", "b"), {}
-    )
+    head = Head(Scale(np.ones(d, np.float32), np.zeros(d, np.float32)), Decoder.zero(d, 2), False)
+    made = put_on(reader, head, ("a", "b"), {}, np.ones((1, d), np.float32))
     image = samples.image(16, 16)[None]
     assert np.array_equal(Engine(features(made, 16, 16)).run(image), Engine(reader).run(image))
 
@@ -229,9 +254,10 @@ def test_a_larger_size_must_bring_a_point(tmp_path, monkeypatch):
         assert best.height == wanted
 
 
-def test_other_photos_teach_none_of_these(tmp_path):
+@pytest.mark.parametrize("numbers", NUMBERS)
+def test_other_photos_teach_none_of_these(tmp_path, numbers):
     found = sources.find(str(photos.folder(tmp_path / "data")))
-    wishes = dataclasses.replace(CIFAR, others=str(photos.checks(tmp_path / "others")))
+    wishes = dataclasses.replace(start(numbers, tmp_path), others=str(photos.checks(tmp_path / "others")))
     made = learn.learn(found, wishes, "photos")
     assert made.others_refused == 1
     assert made.program.rejects
@@ -241,12 +267,47 @@ def test_other_photos_teach_none_of_these(tmp_path):
     assert engine.predict(tmp_path / "data" / "red" / "003.png")[0][0][0] == "red"
 
 
+@pytest.mark.parametrize("parameters", ["int8", "int16"])
+def test_what_is_learned_from_integers_is_in_integers_and_equals_its_definition(tmp_path, parameters):
+    program = fixed(samples.in_floats("cifar10"), pictures(32, 32, 4), parameters).program
+    packfile.save(program, tmp_path / "start.bcnn")
+    found = sources.find(str(photos.folder(tmp_path / "data")))
+    wishes = learn.Wishes(str(tmp_path / "start.bcnn"), (48, 40), none=True)  # at another size, with two classes less
+    made = learn.learn(found, wishes, "photos")
+    packfile.save(made.program, tmp_path / "m.bcnn")
+    program = packfile.read(tmp_path / "m.bcnn")
+    assert (program.numbers, program.shapes[0][:2], program.labels[-1]) == ("int16", (48, 40), "none of these")
+    assert made.scores.top1 > 0.8
+    assert {array.dtype for op in program.ops for array in op.arrays()} <= {np.dtype(t) for t in ("i2", "i4", "u4")}
+    pixels = np.stack([samples.image(48, 40, seed) for seed in range(3)])
+    wanted = np.stack([interpret(program, image) for image in pixels])
+    for isa in isas():
+        if isa.supported:
+            assert np.array_equal(Engine(program, isa=isa.name).run(pixels), wanted)
+    head, again = taken_off(program), made.program
+    assert np.array_equal(head.decoder.weight[:-1, -1], np.zeros(len(head.decoder.weight) - 1))
+    assert head.decoder.weight[-1, -1] == pytest.approx(none.GAIN, rel=0.01)
+    assert again.rejects
+
+
+def test_a_feature_of_integers_that_hardly_changes_is_left_out():
+    reader = features(packfile.read(shipped.find("digits")), 8, 8)
+    unit = 2.0 ** -reader.fractions[-1]
+    x = np.zeros((50, 3), np.float32)
+    x[0, 0], x[::2, 1] = unit, unit  # deviations of 0.14 and 0.5 units
+    assert (Scale.of(x, *limits(reader)).scale > 0).tolist() == [False, True, False]
+    assert (Scale.of(x).scale > 0).tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("numbers", NUMBERS)
 @pytest.mark.parametrize("kind", ["plain", "none", "others"])
-def test_a_class_is_added_to_a_file_from_its_photos_alone(tmp_path, kind):
+def test_a_class_is_added_to_a_file_from_its_photos_alone(tmp_path, kind, numbers):
     found = sources.find(str(photos.folder(tmp_path / "data")))
     others = str(photos.checks(tmp_path / "others")) if kind == "others" else ""
     packfile.save(
-        learn.learn(found, dataclasses.replace(CIFAR, none=kind == "none", others=others), "p").program,
+        learn.learn(
+            found, dataclasses.replace(start(numbers, tmp_path), none=kind == "none", others=others), "p"
+        ).program,
         tmp_path / "m.bcnn",
     )
     new = folder(photos.folder(tmp_path / "new", ("white",), 10) / "white", 0)

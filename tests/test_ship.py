@@ -16,6 +16,7 @@ from bcnn.train.checkpoint import load
 from bcnn.train.start import train
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+from tools.about import MODELS
 from tools.ship import ship
 
 
@@ -42,6 +43,7 @@ def test_the_card_holds_what_the_run_and_the_engine_say(run, tmp_path):
     assert again.scores.top1 == found.top1
     assert again.scores.confusion.tolist() == found.confusion
     assert 0.9 <= found.agreement <= 1
+    assert found.float_top1 is found.float_same is None
     assert path.stat().st_size == packfile.open_packed(path).sizes.total
 
 
@@ -51,6 +53,46 @@ def test_the_last_step_is_shipped_not_the_best_epoch(run, tmp_path):
     network, _ = load(run / f"{last}.safetensors")
     linear = program.ops[-1]
     assert (linear.bias == network.decoder.linear.bias.detach().numpy()).all()
+
+
+@pytest.mark.parametrize("parameters", ["int8", "int16"])
+def test_a_run_is_shipped_in_integers_with_both_accuracies_on_its_card(run, tmp_path, parameters):
+    path = ship(run, "digits", folder=tmp_path, numbers="int16", parameters=parameters, allowed=100)
+    program = packfile.read(path)
+    found = card.of(program)
+    assert program.numbers == "int16"
+    assert (program.provenance["parameters"], program.provenance["calibrated_on"]) == (parameters, "synthetic pictures")
+    again = measure(str(path))
+    assert again.scores.top1 == found.top1
+    floats = card.of(packfile.read(ship(run, "digits", folder=run)))
+    assert found.float_top1 == floats.top1
+    assert found.agreement == floats.agreement
+    assert 0.5 < found.float_same <= 1
+
+
+def test_a_float_file_with_its_card_is_shipped_in_integers_as_its_run_is(run, tmp_path):
+    before = ship(run, "digits", folder=tmp_path)
+    (tmp_path / "zoo").mkdir()
+    one = ship(before, "digits", "digits", folder=tmp_path / "zoo", numbers="int16", allowed=100)
+    (tmp_path / "other").mkdir()
+    other = ship(run, "digits", folder=tmp_path / "other", numbers="int16", allowed=100)
+    assert one.read_bytes() == other.read_bytes()
+    with pytest.raises(bcnn.UserError, match="is no float32 file with a card"):
+        ship(one, "digits", "digits", folder=tmp_path, numbers="int16")
+
+
+def test_integers_that_cost_accuracy_are_not_shipped(run, tmp_path):
+    with pytest.raises(
+        bcnn.UserError, match=r"integers cost .* points on a fifth of the training images, more than -100"
+    ):
+        ship(run, "digits", folder=tmp_path, numbers="int16", allowed=-100)
+    assert not list(tmp_path.glob("*.bcnn"))
+
+
+def test_every_class_of_tiny_imagenet_has_a_name_of_its_own():
+    names = MODELS["tinyimagenet"].names
+    assert len(names) == len(set(names.values())) == 200
+    assert names["n01443537"] == "goldfish"
 
 
 def test_an_unfinished_run_and_an_unknown_name_are_refused(run, tmp_path):

@@ -60,6 +60,24 @@ def test_a_run_starts_from_a_packed_file_a_checkpoint_or_a_run(run, tmp_path, wh
     assert ("mean and variance, which a packed file has not" in said) == (which == "model.bcnn")
 
 
+@pytest.mark.parametrize("parameters", ["int8", "int16"])
+def test_a_run_starts_from_a_packed_file_in_integers(run, tmp_path, parameters, capsys):
+    file = str(tmp_path / "integers.bcnn")
+    result = CliRunner().invoke(app, ["pack", str(run), "-o", file, "--numbers", "int16", "--parameters", parameters])
+    assert result.exit_code == 0, result.output
+    start, before = begin.read(file), begin.read(str(run))
+    for name, tensor in start.state.items():
+        if "branches" in name and tensor.dim() == 4:
+            assert torch.equal(tensor >= 0, before.state[name] >= 0)
+    assert start.mean == pytest.approx(before.mean, abs=1e-3)
+    data = replace(tiny.config().data, source=photos(tmp_path / "photos", ("ant", "bee", "cat")))
+    larger = tiny.NETWORK.replace(image_size=(16, 16))
+    config = tiny.config(init=file, steps=ONE, data=data, batch=8, network=larger)
+    info = train(config, tmp_path / "run")
+    assert (info["config"]["network"]["classes"], info["config"]["network"]["image_size"]) == (3, [16, 16])
+    assert "960 binary weights" in " ".join(capsys.readouterr().err.split())
+
+
 def test_other_classes_replace_the_decoder_and_the_report_says_so(run, tmp_path, capsys):
     data = replace(tiny.config().data, source=photos(tmp_path / "photos", ("ant", "bee", "cat")))
     info = train(tiny.config(init=str(run / "model.bcnn"), steps=ONE, data=data, batch=8), tmp_path / "run")

@@ -4,15 +4,16 @@ import numpy as np
 import pytest
 import torch
 
+import samples
 import tiny
 from bcnn.deploy.engine import Engine
-from bcnn.deploy.packfile import read
-from bcnn.deploy.shipped import find
 from bcnn.errors import UserError
 from bcnn.nets.bcnn import Network
 from bcnn.nets.config import Level
+from bcnn.program.fixed import fixed
 from bcnn.program.lower import lower
 from bcnn.program.ops import BinaryConv
+from bcnn.program.pictures import pictures
 from bcnn.train.rebuild import LATENT, calibrate, config_of, rebuild
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
@@ -73,13 +74,28 @@ def test_a_rebuilt_network_packs_to_the_same_signs_and_thresholds_and_to_scales_
 
 
 def test_a_shipped_model_rebuilt_and_packed_again_gives_the_same_class_for_every_image():
-    program = read(find("digits"))
+    program = samples.in_floats("digits")
     made = rebuild(program, "digits")
     again = lower(made.network, made.mean, made.std, program.labels, program.crop, {}, program.shapes[0][:2])
     x = images(program)
     assert np.array_equal(Engine(program).run(x).argmax(1), Engine(again).run(x).argmax(1))
     assert np.array_equal(program.ops[0].scale, again.ops[0].scale)
     assert np.array_equal(program.ops[0].offset, again.ops[0].offset)
+
+
+@pytest.mark.parametrize("parameters", ["int16", "int8"])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_network_rebuilt_from_integers_and_converted_again_has_the_same_parameters(name, parameters):
+    program = fixed(packed(trained(CONFIGS[name])), pictures(8, 8), parameters).program
+    made = rebuild(program, "file")
+    floats = lower(made.network, made.mean, made.std, (), 1.0, {}, program.shapes[0][:2])
+    again = fixed(floats, pictures(8, 8), "int16").program  # those of int8 are numbers of 16 bits, too
+    assert again.fractions == program.fractions
+    for before, after in zip(program.ops, again.ops, strict=True):
+        for one, other in zip(before.arrays(), after.arrays(), strict=True):
+            # Batch norm of mean 0 and variance 1 - eps + eps, float32: a product rounds to another number now and then.
+            assert one.dtype == other.dtype
+            assert np.abs(one.astype(np.int64) - other).max(initial=0) <= (0 if one.dtype == np.uint32 else 1)
 
 
 def test_calibration_measures_batch_norms_anew_and_leaves_what_the_network_computes():

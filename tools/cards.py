@@ -23,10 +23,12 @@ HEAD = """# Shipped models
 Trained with this package's own recipes on CPU cores, packed to one bit a weight, and part of every install: `bcnn models` lists them, `bcnn.load("NAME")`
 runs one without torch. This page is made from what the packed files say about themselves by `python -m tools.cards`.
 
-Top-1 below is of the packed file in the engine, on the whole evaluation split of its data set: "torch agrees" is the share of those
-images for which the trained network in torch has the same first choice. `bcnn eval NAME --data PATH` measures it again.
+Top-1 below is of the packed file in the engine, on the whole evaluation split of its data set. "In float32" is the network before it was
+turned into integers, and the share of images for which both have the same first choice; "torch agrees" is the share for which the trained network in torch has
+that of the float32 one. `bcnn eval NAME --data PATH` measures top-1 again.
 
 """
+MANY = 30  # classes: of more, the best and the worst ten are listed
 
 
 def models() -> dict[str, tuple[Packed, Card]]:
@@ -38,12 +40,13 @@ def models() -> dict[str, tuple[Packed, Card]]:
 def page() -> str:
     found = models()
     rows = [
-        f"| [{name}](#{name}) | {card.title} | {_size(packed)} | {card.top1:.2%} | {card.agreement:.2%} | {_macs(packed) / 1e6:,.1f} M | {packed.sizes.total:,} |\n"
+        f"| [{name}](#{name}) | {card.title} | {_size(packed)} | {card.top1:.2%} | {_float(card)} | {card.agreement:.2%} "
+        f"| {_macs(packed) / 1e6:,.1f} M | {_numbers(packed)} | {packed.sizes.total:,} |\n"
         for name, (packed, card) in found.items()
     ]
     table = (
-        "| model | what | input | top-1 | torch agrees | binary MACs | bytes |\n|---|---|---|---:|---:|---:|---:|\n"
-        + "".join(rows)
+        "| model | what | input | top-1 | in float32 | torch agrees | binary MACs | numbers | bytes |\n"
+        "|---|---|---|---:|---:|---:|---:|---|---:|\n" + "".join(rows)
     )
     return HEAD + table + "".join(section(name, packed, card) for name, (packed, card) in found.items())
 
@@ -59,9 +62,11 @@ def section(name: str, packed: Packed, card: Card) -> str:
         for step, share in card.steps.items()
     )
     classes = "".join(
-        f"| {label} | {sum(row):,} | {row[i] / max(1, sum(row)):.1%} | {_mistaken(labels, row, i)} |\n"
-        for i, (label, row) in enumerate(zip(labels, card.confusion, strict=True))
+        f"| {labels[i]} | {sum(card.confusion[i]):,} | {_recognised(card, i):.1%} | {_mistaken(labels, card.confusion[i], i)} |\n"
+        for i in _listed(card)
     )
+    if len(labels) > MANY:
+        classes += "\nThe ten best and the ten worst of them.\n"
     return f"""
 ## {name}
 
@@ -76,9 +81,9 @@ def section(name: str, packed: Packed, card: Card) -> str:
 | step | weights | trained at | epochs | learning rate | top-1 in torch |
 |---|---|---:|---:|---:|---:|
 {steps}| **packed file, engine ({card.engine}), {card.measured}** | **1 bit** | | | | **{card.top1:.2%}** |
-
+{_converted(packed, card)}
 **Size.** {counts.binary_params:,} binary and {counts.real_params:,} real parameters; {counts.binary_macs:,} binary and {counts.real_macs:,} real
-multiply-accumulates an image. On disk {sizes.binary_weights:,} bytes of bits + {sizes.real_parameters:,} of float32 + {sizes.test_logits:,} of test logits +
+multiply-accumulates an image. On disk {sizes.binary_weights:,} bytes of bits + {sizes.real_parameters + sizes.indices:,} of real parameters ({_numbers(packed)}) + {sizes.test_logits:,} of test logits +
 {sizes.header:,} of header (ops, class names, hashes, this card) = {sizes.total:,} bytes.
 
 | class | images | recognised | most often taken for |
@@ -88,6 +93,41 @@ multiply-accumulates an image. On disk {sizes.binary_weights:,} bytes of bits + 
 
 ![Confusion matrix of {name}](images/model_{name}_confusion.png)
 """
+
+
+def _numbers(packed: Packed) -> str:
+    """Of its maps, and of its real parameters."""
+    program = packed.program
+    return program.numbers if program.numbers == "float32" else f"int16, parameters {program.provenance['parameters']}"
+
+
+def _float(card: Card) -> str:
+    return "" if card.float_top1 is None else f"{card.float_top1:.2%}, same {card.float_same or 0:.2%}"
+
+
+def _converted(packed: Packed, card: Card) -> str:
+    """A paragraph about a file in integers."""
+    if card.float_top1 is None:
+        return ""
+    provenance = packed.program.provenance
+    return f"""
+**In integers.** Maps of 16 bits, real parameters of {provenance["parameters"].removeprefix("int")}, formats calibrated on {provenance["calibrated_on"]}: no float between image and
+logits. In float32 the same network has {card.float_top1:.2%}, and the same first choice for {card.float_same or 0:.2%} of the images: one sign that flips spreads,
+so that is bounded by the network, not by the arithmetic.
+"""
+
+
+def _recognised(card: Card, i: int) -> float:
+    return card.confusion[i][i] / max(1, sum(card.confusion[i]))
+
+
+def _listed(card: Card) -> list[int]:
+    """Classes that get a row: all, or of many the best and the worst ten."""
+    classes = list(range(len(card.confusion)))
+    if len(classes) <= MANY:
+        return classes
+    order = sorted(classes, key=lambda i: -_recognised(card, i))
+    return [*order[:10], *order[-10:]]
 
 
 def _mistaken(labels: tuple[str, ...], row: list[int], true: int) -> str:

@@ -15,10 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from bcnn.deploy import packfile, shipped
 from bcnn.export import export
-from bcnn.program.fixed import fixed
-from bcnn.program.pictures import pictures
 
 HERE = Path(__file__).parent / "device"
 MODELS = ("digits", "cifar10")
@@ -61,9 +58,7 @@ def main() -> None:
 
 
 def exported(name: str, folder: Path) -> Path:
-    program = packfile.read(shipped.find(name))
-    packfile.save(fixed(program, pictures(*program.shapes[0][:2]), "int8").program, folder / f"{name}.bcnn")
-    export(folder / f"{name}.bcnn", "c", folder / name)
+    export(name, "c", folder / name)
     return folder / name
 
 

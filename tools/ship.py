@@ -1,11 +1,16 @@
 """A finished run -> a model inside the package: packed, measured, verified, with its card. For maintainers.
 
     python -m tools.ship runs/digits --name digits
-    python -m tools.ship runs/imagenette --name imagenette --data PATH
+    python -m tools.ship runs/imagenette --name imagenette --data PATH --numbers int16 --parameters int8
+    python -m tools.ship imagenette-float.bcnn --name imagenette --data PATH --numbers int16 --parameters int8
 
 Packs the network at the end of the run's last step (not the best one: choosing by the evaluation split would flatter it),
 runs the packed file in the engine and the checkpoint in torch over the whole evaluation split, lets `bcnn verify` check
 it, and only then writes src/bcnn/deploy/zoo/NAME.bcnn. After it: `python -m tools.cards`.
+
+In integers the file is a network of its own, so it is measured beside the float32 one: on a fifth of the training images, chosen by
+the hashes of their names, then on the evaluation split. It is refused where it is worse by more than `--allow` points in either.
+A float32 file that was shipped before, with its card, may take the run's place: what it says of its training is kept.
 """
 
 from __future__ import annotations
@@ -15,91 +20,100 @@ import dataclasses
 import datetime
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.progress import track
+from tools.about import MODELS
 
 import bcnn
 from bcnn.bench.timing import cpu
 from bcnn.data import sources
 from bcnn.data.decode import Unreadable, batches
-from bcnn.deploy import card, shipped, verify_torch
-from bcnn.deploy.engine import Engine
-from bcnn.deploy.fields import digest
-from bcnn.deploy.packfile import save
+from bcnn.deploy import card, convert, packfile, shipped, verify_torch
+from bcnn.deploy.engine import Engine, choose_isa
 from bcnn.deploy.verify import verify
-from bcnn.files import write_atomic
+from bcnn.files import digest, write_atomic
+from bcnn.program.fixed import PARAMETERS
 from bcnn.program.lower import lower
 from bcnn.program.program import Program
 from bcnn.scores import Scores
 from bcnn.train.evaluate import batch_size
 from bcnn.train.run import RunFolder
 
-
-@dataclass(frozen=True)
-class About:
-    """What a person writes about a model; everything else on its card is measured."""
-
-    title: str
-    about: str
-    limits: str
-    data: str
-    licence: str
-    names: dict[str, str] = field(default_factory=dict)  # class folder -> label for people, where they differ
+ALLOWED = 0.2  # points of accuracy that integers may cost
+FLOAT, SHIPPED, TORCH = "float32", "shipped", "torch"
+Logits = Callable[[Any], Any]  # uint8 N,H,W,3 -> N,classes
 
 
-MODELS = {
-    "imagenette": About(
-        title="Ten classes of photos",
-        about="Says which of ten easily told things a photo shows: a tench (a fish), an English springer (a dog), a cassette player, "
-        "a chain saw, a church, a French horn, a garbage truck, a gas pump, a golf ball or a parachute. The five-level structure of the paper "
-        "at a width that trains on one CPU core.",
-        limits="Knows these ten classes only: any other photo is put into one of them, often with a high probability. One centred object a "
-        "photo; no boxes, no counting. The classes are ten of ImageNet's, photographed as its pictures are; drawings, dark or cluttered "
-        "photos are outside of what it has seen.",
-        data="Imagenette",
-        licence="Imagenette is a subset of ImageNet chosen by fast.ai, here resized to 224 x 224. Its photos belong to their authors; ImageNet grants "
-        "access for non-commercial research and education. The photos are not part of this package, only weights trained on them.",
-        names={
-            "n01440764": "tench",
-            "n02102040": "English springer",
-            "n02979186": "cassette player",
-            "n03000684": "chain saw",
-            "n03028079": "church",
-            "n03394916": "French horn",
-            "n03417042": "garbage truck",
-            "n03425413": "gas pump",
-            "n03445777": "golf ball",
-            "n03888257": "parachute",
-        },
-    ),
-    "cifar10": About(
-        title="Ten classes of thumbnails",
-        about="Tells ten kinds of vehicles and animals apart on 32 x 32 pixels.",
-        limits="Made for thumbnails: a photo is shrunk to 32 x 32 pixels first, and little is left of a small object. Knows its ten classes only; "
-        "anything else is put into one of them. The images were JPEG-compressed by a third party, so the figure is not strictly comparable to "
-        "those published on the original CIFAR-10.",
-        data="CIFAR-10 (JPEG)",
-        licence="CIFAR-10 was collected by Alex Krizhevsky, Vinod Nair and Geoffrey Hinton as a labelled part of 80 Million Tiny Images, from the web "
-        "and without a stated licence for the single images. The images are not part of this package, only weights trained on them.",
-    ),
-    "digits": About(
-        title="Ten handwritten digits",
-        about="Reads a handwritten digit from 8 x 8 grey pixels, light on dark. The network that `make quickstart` trains.",
-        limits="Toy data: one centred digit, light strokes on a dark ground, 8 x 8 pixels. Photos of paper, dark ink or several digits do not work.",
-        data="scikit-learn's digits",
-        licence="Optical Recognition of Handwritten Digits by E. Alpaydin and C. Kaynak, from the UCI repository (CC BY 4.0), as included in scikit-learn.",
-    ),
-}
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """What is to be shipped, before it is measured."""
+
+    program: Program  # in float32
+    facts: dict[str, Any]  # those of the card that the training tells
+    data: str  # where its images were
+    torch_logits: Logits | None = None  # None: packed before, and compared with torch then
+    checkpoint: Path | None = None
 
 
-def ship(run: Path, name: str, data: str = "", hardware: str = "", folder: Path = shipped.FOLDER) -> Path:
+def ship(
+    run: Path,
+    name: str,
+    data: str = "",
+    hardware: str = "",
+    folder: Path = shipped.FOLDER,
+    numbers: str = FLOAT,
+    parameters: str = "int8",
+    allowed: float = ALLOWED,
+) -> Path:
     """Everything above, in order; returns the file."""
     if name not in MODELS:
-        raise bcnn.UserError(f"no model is called {name!r}; write about it in MODELS of tools/ship.py first")
+        raise bcnn.UserError(f"no model is called {name!r}; write about it in MODELS of tools/about.py first")
+    trained = of_file(run) if run.is_file() else of_run(run, name, hardware)
+    program = trained.program
+    if numbers != FLOAT:
+        program = convert.in_integers(program, parameters).program
+    found = sources.find(data or trained.data, training=False)  # as `bcnn eval` finds its images
+    if list(found.classes) != trained.facts["folders"]:
+        raise bcnn.UserError(
+            f"the data has the classes {found.classes[:3]} ..., the network {trained.facts['folders'][:3]} ..."
+        )
+    runs: dict[str, Logits] = {FLOAT: Engine(trained.program).run}
+    if numbers != FLOAT:
+        runs[SHIPPED] = Engine(program).run
+        part = sources.split_off(found.train, sources.SPLIT)[1]
+        check_cost(measure(trained.program, runs, part), "a fifth of the training images", allowed)
+    if trained.torch_logits:
+        runs[TORCH] = trained.torch_logits
+    scores = measure(trained.program, runs, found.val)
+    if numbers != FLOAT:
+        check_cost(scores, "the evaluation split", allowed)
+    made = card.Card(**trained.facts, **measured(scores))
+    program = dataclasses.replace(program, provenance={**program.provenance, card.KEY: made.plain()})
+    with tempfile.TemporaryDirectory() as temporary:
+        if trained.checkpoint and numbers != FLOAT:  # op by op it is the float32 file that equals torch
+            packfile.save(trained.program, Path(temporary) / "float.bcnn")
+            passes(Path(temporary) / "float.bcnn", trained.checkpoint)
+        packed = Path(temporary) / f"{name}.bcnn"
+        packfile.save(program, packed)
+        passes(packed, trained.checkpoint)
+        target = folder / packed.name
+        write_atomic(target, packed.read_bytes())
+    same = f"; torch chooses the same class for {made.agreement:.2%} of them" if made.agreement is not None else ""
+    print(
+        f"{target}: {target.stat().st_size:,} bytes, {digest(target.read_bytes())}; top-1 {made.top1:.2%} of {made.images:,} in the engine{same}; "
+        f"after the steps of the training {made.steps}"
+    )
+    return target
+
+
+def of_run(run: Path, name: str, hardware: str) -> Trained:
+    """A finished run's last step, lowered."""
     about, info = MODELS[name], RunFolder(run).read_info()
     steps = [step["name"] for step in info["config"]["steps"]]
     if list(info.get("accuracy", {})) != steps:
@@ -110,60 +124,89 @@ def ship(run: Path, name: str, data: str = "", hardware: str = "", folder: Path 
     network, meta = verify_torch.load(checkpoint)
     labels = tuple(about.names.get(label, label) for label in meta.labels)
     provenance = {**meta.provenance, "packed_by": f"bcnn {bcnn.__version__}"}
-    program = lower(network, meta.mean, meta.std, labels, meta.crop, provenance)
-
-    found = sources.find(data or info["config"]["data"]["source"])
-    if found.classes != meta.labels:
-        raise bcnn.UserError(f"the data has the classes {found.classes[:3]} ..., the run {meta.labels[:3]} ...")
-    engine = Engine(program)
-    scores, agree = measure(program, engine, verify_torch.logits(network, meta), found.val)
-    if scores.count != len(found.val):
-        raise bcnn.UserError(f"only {scores.count} of {len(found.val)} evaluation images could be read")
-    today = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
-    made = card.Card(
+    facts = {
         **{key: value for key, value in dataclasses.asdict(about).items() if key != "names"},
-        folders=list(meta.labels),
-        train_images=info["data"]["train"],
-        images=scores.count,
-        steps=info["accuracy"],
-        minutes=round(info["train_seconds"] / 60, 1),
-        hardware=hardware or f"{info['machine'].split(', ')[-1].removesuffix('s')} of {cpu().split(';')[0]}",
-        trained=info["started"][:10],
-        top1=scores.top1,
-        agreement=agree / scores.count,
-        confusion=scores.confusion.tolist(),
-        engine=engine.isa,
-        measured=today,
-        log=log(RunFolder(run)),
-    )
-    program = dataclasses.replace(program, provenance={**provenance, card.KEY: made.plain()})
-    with tempfile.TemporaryDirectory() as temporary:
-        packed = Path(temporary) / f"{name}.bcnn"
-        save(program, packed)
-        for check in verify(packed, checkpoint):
-            print("pass" if check.passed else "FAIL", check.name, check.detail, sep="  ")
-            if not check.passed:
-                raise bcnn.UserError(f"{name} is not what was trained: {check.name} fails; nothing was written")
-        target = folder / packed.name
-        write_atomic(target, packed.read_bytes())
-    print(
-        f"{target}: {target.stat().st_size:,} bytes, {digest(target.read_bytes()).hex()}; top-1 {scores.top1:.2%} of {scores.count:,} in the engine; "
-        f"torch chooses the same class for {agree:,} of them; run's own accuracies {info['accuracy']}"
-    )
-    return target
+        "folders": list(meta.labels),
+        "train_images": info["data"]["train"],
+        "steps": info["accuracy"],
+        "minutes": round(info["train_seconds"] / 60, 1),
+        "hardware": hardware or f"{info['machine'].split(', ')[-1].removesuffix('s')} of {cpu().split(';')[0]}",
+        "trained": info["started"][:10],
+        "log": log(RunFolder(run)),
+    }
+    program = lower(network, meta.mean, meta.std, labels, meta.crop, provenance)
+    return Trained(program, facts, info["config"]["data"]["source"], verify_torch.logits(network, meta), checkpoint)
 
 
-def measure(program: Program, engine: Engine, torch_logits: Any, images: sources.Images) -> tuple[Scores, int]:
-    """The engine's scores, and on how many images torch's first choice is the same."""
-    scores, agree = Scores.of(len(program.labels)), 0
+MEASURED = ("images", "top1", "agreement", "confusion", "engine", "measured", "float_top1", "float_same")
+
+
+def of_file(path: Path) -> Trained:
+    """A float32 file with a card: all that it says but what was measured of it, and how often torch agreed."""
+    program = packfile.read(path)
+    found = card.of(program)
+    if found is None or program.numbers != FLOAT:
+        raise bcnn.UserError(f"{path} is no float32 file with a card; give the folder of its run")
+    facts = {key: value for key, value in vars(found).items() if key not in MEASURED}
+    program = dataclasses.replace(
+        program, provenance={key: value for key, value in program.provenance.items() if key != card.KEY}
+    )
+    facts["agreement"] = found.agreement
+    return Trained(program, facts, "")
+
+
+def measure(program: Program, runs: Mapping[str, Logits], images: sources.Images) -> dict[str, Scores]:
+    """Each of `runs` over the same images, all of which must be readable."""
+    scores = {name: Scores.of(len(program.labels)) for name in runs}
     size = program.shapes[0][:2]
     batch = batch_size(size, "cpu")
     parts = batches(images, size, program.crop, Unreadable(), batch)
     console = Console(stderr=True)
-    for pixels, labels in track(parts, "engine and torch", -(-len(images) // batch), console=console, transient=True):
-        scores.add(engine.run(pixels).reshape(len(labels), -1), labels)
-        agree += int((scores.predictions[-1] == torch_logits(pixels).argmax(1)).sum())
-    return scores, agree
+    for pixels, labels in track(parts, "measuring", -(-len(images) // batch), console=console, transient=True):
+        for name, run in runs.items():
+            scores[name].add(run(pixels).reshape(len(labels), -1), labels)
+    if scores[FLOAT].count != len(images):
+        raise bcnn.UserError(f"only {scores[FLOAT].count} of {len(images)} images could be read")
+    return scores
+
+
+def check_cost(scores: Mapping[str, Scores], what: str, allowed: float) -> None:
+    before, after = scores[FLOAT].top1, scores[SHIPPED].top1
+    print(f"{what}, {scores[FLOAT].count:,} images: float32 {before:.2%}, integers {after:.2%}")
+    if 100 * (before - after) > allowed + 1e-9:
+        raise bcnn.UserError(
+            f"integers cost {100 * (before - after):.2f} points on {what}, more than {allowed:g}: nothing was written; "
+            "try --parameters int16, --numbers float32, or --allow POINTS"
+        )
+
+
+def measured(scores: Mapping[str, Scores]) -> dict[str, Any]:
+    """The part of the card that says what the file reaches."""
+    own, floats = scores.get(SHIPPED, scores[FLOAT]), scores[FLOAT]
+    found: dict[str, Any] = {
+        "images": own.count,
+        "top1": own.top1,
+        "confusion": own.confusion.tolist(),
+        "engine": choose_isa(None),
+        "measured": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
+    }
+    if TORCH in scores:
+        found["agreement"] = same(floats, scores[TORCH])
+    if SHIPPED in scores:
+        found |= {"float_top1": floats.top1, "float_same": same(floats, own)}
+    return found
+
+
+def same(one: Scores, other: Scores) -> float:
+    """The share of images on which both choose the same class."""
+    return float(np.mean(np.concatenate(one.predictions) == np.concatenate(other.predictions)))
+
+
+def passes(packed: Path, checkpoint: Path | None) -> None:
+    for check in verify(packed, checkpoint):
+        print("pass" if check.passed else "FAIL", check.name, check.detail, sep="  ")
+        if not check.passed:
+            raise bcnn.UserError(f"{packed.stem} is not what was trained: {check.name} fails; nothing was written")
 
 
 def log(run: RunFolder) -> list[list[Any]]:
@@ -176,14 +219,26 @@ def log(run: RunFolder) -> list[list[Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path, help="folder of a finished run")
+    parser.add_argument("run", type=Path, help="folder of a finished run, or a float32 file with a card")
     parser.add_argument("--name", required=True, choices=sorted(MODELS))
     parser.add_argument("--data", default="", help="the data set, if it is not where the run found it")
     parser.add_argument("--hardware", default="", help="what it was trained on, if not this machine")
     parser.add_argument("--folder", type=Path, default=shipped.FOLDER, help="where NAME.bcnn goes")
+    parser.add_argument("--numbers", default=FLOAT, choices=convert.NUMBERS, help="int16: a file in integers")
+    parser.add_argument("--parameters", default="int8", choices=PARAMETERS, help="real parameters of one in integers")
+    parser.add_argument("--allow", type=float, default=ALLOWED, help="points of accuracy that integers may cost")
     arguments = parser.parse_args()
     try:
-        ship(arguments.run, arguments.name, arguments.data, arguments.hardware, arguments.folder)
+        ship(
+            arguments.run,
+            arguments.name,
+            arguments.data,
+            arguments.hardware,
+            arguments.folder,
+            arguments.numbers,
+            arguments.parameters,
+            arguments.allow,
+        )
     except bcnn.UserError as error:
         sys.exit(f"ship: {error}")
 

@@ -40,22 +40,33 @@ def engine(job: Job, isa: str | None = None, name: str = ENGINE) -> Rival:
     if not np.array_equal(np.asarray(made.run(batch)).reshape(-1), interpret(job.program, job.image)):
         raise WrongResultError("logits are not the interpreter's")
     threads = f", {job.threads} threads" if job.threads > 1 else ""
-    computes = f"the same network, {made.isa}{threads}"
+    computes = f"the same network, {job.program.numbers}, {made.isa}{threads}"
     return Rival(name, computes, lambda: made.run(batch), "interpreter, logits ==", job.threads)
 
 
 def in_integers(job: Job) -> Job:
-    """The same network in integers, see program/fixed.py."""
+    """The same network in integers, see program/fixed.py; a program in integers as it is."""
     from bcnn.program.fixed import fixed
     from bcnn.program.pictures import pictures
 
     if job.program.numbers != "float32":
-        raise SkippedError("the program is one in integers already")
+        return job
     try:
         made = fixed(job.program, pictures(*job.program.shapes[0][:2], PICTURES))
     except UserError as error:
         raise SkippedError(str(error)) from None
     return dataclasses.replace(job, program=made.program)
+
+
+def in_floats(job: Job) -> Job:
+    """The same network in float32, see program/reals.py."""
+    from bcnn.program.reals import reals
+
+    return dataclasses.replace(job, program=reals(job.program))
+
+
+def floats(job: Job) -> Rival:
+    return engine(in_floats(job))
 
 
 def integers(job: Job) -> Rival:
@@ -87,19 +98,19 @@ def _with_network(job: Job) -> Job:
 def _onnx_float(job: Job) -> Rival:
     from bcnn.bench import onnx_runtime
 
-    return onnx_runtime.binary_network(job, "float")
+    return onnx_runtime.binary_network(in_floats(job), "float")
 
 
 def _onnx_integer(job: Job) -> Rival:
     from bcnn.bench import onnx_runtime
 
-    return onnx_runtime.binary_network(job, "int8")
+    return onnx_runtime.binary_network(in_floats(job), "int8")
 
 
 def _openvino(job: Job) -> Rival:
     from bcnn.bench import openvino_runtime
 
-    return openvino_runtime.binary_network(job)
+    return openvino_runtime.binary_network(in_floats(job))
 
 
 def _onnx_mobilenet(job: Job) -> Rival:
@@ -122,7 +133,7 @@ def _fits_mobilenet(job: Job) -> Job:
 
 
 MAKERS: dict[str, Maker] = {
-    ENGINE: engine,
+    ENGINE: floats,
     INTEGERS: integers,
     "PyTorch, eager": _torch_eager,
     "PyTorch, torch.compile": _torch_compiled,

@@ -32,34 +32,44 @@ SHOWN = 5  # ops that saturate
 
 @app.command()
 def convert(
-    model: Annotated[str, typer.Argument(help="A shipped model or a packed file, in float32.")],
+    model: Annotated[str, typer.Argument(help="A shipped model or a packed file.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The packed file to write.")],
+    numbers: Annotated[str, typer.Option(help="int16, or float32 for the way back.")] = "int16",
     parameters: ParametersOption = "int16",
     data: CalibrationOption = None,
 ) -> None:
     """Turn a packed file into one in integers: 16-bit maps, no float between image and logits; smaller, and faster but for tiny networks.
 
     An integer program is exact on every machine, and a network of its own: one sign that flips spreads, so the two do not choose
-    the same class for every image. Compare their accuracy with bcnn eval, on images that were not used to calibrate.
+    the same class for every image. Compare their accuracy with bcnn eval, on images that were not used to calibrate. The way back,
+    for what knows float32 only, keeps the parameters as they are: what was rounded stays so.
 
     \b
     Examples:
       bcnn convert model.bcnn -o small.bcnn --parameters int8 --data photos/train
-      bcnn convert imagenette -o imagenette16.bcnn
+      bcnn convert imagenette -o float.bcnn --numbers float32
     """
     from bcnn.deploy import packfile
-    from bcnn.deploy.convert import in_integers
+    from bcnn.deploy.convert import NUMBERS, in_floats, in_integers
     from bcnn.deploy.shipped import find
 
+    if numbers not in NUMBERS:
+        raise UserError(f"--numbers {numbers}: give {' or '.join(NUMBERS)}")
+    if numbers == "float32" and data is not None:
+        raise UserError("--data calibrates integers; leave it out with --numbers float32")
     path = find(model)
     if output.exists() and output.samefile(path):
-        raise UserError(f"{output} is the float file itself; give another one with -o")
+        raise UserError(f"{output} is the file to convert; give another one with -o")
     program = packfile.read(path)
-    with calibrating() as progress:
-        made = in_integers(program, parameters, data, progress)
-    sizes = packfile.save(made.program, output)
+    if numbers == "float32":
+        sizes = packfile.save(in_floats(program), output)
+    else:
+        with calibrating() as progress:
+            made = in_integers(program, parameters, data, progress)
+        sizes = packfile.save(made.program, output)
     out.print(size_table(sizes))
-    report(made)
+    if numbers != "float32":
+        report(made)
     command = f"bcnn eval {output} --beside {model} --data FOLDER"
     out.print(f"Wrote {escape(str(output))}. Next: {escape(command)}", soft_wrap=True)
 

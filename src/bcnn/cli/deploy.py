@@ -260,6 +260,8 @@ def size_table(sizes: Sizes) -> Table:
 def _card_text(card: Card) -> str:
     steps = ", ".join(f"{share:.2%} after {step}" for step, share in card.steps.items())
     same = "" if card.agreement is None else f"; torch chooses the same class for {card.agreement:.2%}"
+    if card.float_top1 is not None:
+        same = f"; {card.float_top1:.2%} in float32, the same class for {card.float_same or 0:.2%}"
     how = f"Trained: {steps}; {card.minutes:.1f} minutes" if steps else f"Learned: {card.minutes * 60:.0f} seconds"
     lines = (
         card.title,
@@ -302,7 +304,9 @@ def level_table(program: Program) -> Table:
         while end < len(program.ops) and program.shapes[end][:2] == program.shapes[first][:2]:
             end += 1
         bits = sum(count.binary_params for count in counts[first:end])
-        reals = sum(array.size for op in program.ops[first:end] for array in op.arrays() if array.dtype == "float32")
+        reals = sum(
+            array.size for op in program.ops[first:end] for array in op.arrays() if array.dtype in ("float32", "int16")
+        )
         height, width, channels = program.shapes[end - 1]
         number = f"{first}-{end - 1}" if end - first > 1 else str(first)
         table.add_row(

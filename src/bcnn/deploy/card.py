@@ -44,13 +44,15 @@ class Card:
     hardware: str  # that it was trained on
     trained: str  # the date it was started
     top1: float  # of the packed file in the engine, on the whole evaluation split
-    agreement: (
-        float | None
-    )  # share of those images on which engine and torch choose the same class; None: learned without torch
+    # Share of those images on which the engine in float32 and torch choose the same class; None: learned without torch.
+    agreement: float | None
     confusion: list[list[int]]  # [true][predicted], by the engine
     engine: str  # instruction set of that measurement
     measured: str  # its date
     log: list[list[Any]]  # a row an epoch: `LOG`
+    # Of a file in integers that was converted: top-1 in float32 in the engine, and the share of images on which both choose the same class.
+    float_top1: float | None = None
+    float_same: float | None = None
 
     def plain(self) -> dict[str, Any]:
         table: dict[str, Any] = to_plain(self)

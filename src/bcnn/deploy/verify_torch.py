@@ -18,6 +18,7 @@ from bcnn.program.compare import compare
 from bcnn.program.lower import normalised
 from bcnn.program.ops import Floats, Input
 from bcnn.program.program import Program
+from bcnn.program.reals import reals
 
 if TYPE_CHECKING:
     from bcnn.train.checkpoint import Meta
@@ -45,7 +46,7 @@ def load_packed(what: str | Path, program: Program) -> tuple[nn.Module, Reads]:
     size, mean and std the latter was packed with."""
     if isinstance(what, Path) or not (what in ARCHITECTURES or ".py:" in what):
         return load(what)
-    first = program.ops[0]
+    first = reals(program).ops[0]
     assert isinstance(first, Input)
     std = 1 / (255 * first.scale.astype(np.float64))  # input_affine, backwards
     mean = -first.offset.astype(np.float64) * std

@@ -16,10 +16,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bcnn.deploy import convert
 from bcnn.deploy.packfile import open_packed
 from bcnn.deploy.shipped import find
 from bcnn.errors import UserError, nearest
 from bcnn.program.program import Program
+
+FLOATS = "written is the float32 network of its parameters, which chooses another class for some images"
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,11 @@ def export(
     chosen = _chosen(to, target, options)
     path = Path(path) if path is not None else Path(source.stem + target.suffix)
     _check_path(path, source, target)
-    packed = open_packed(source)
+    packed, lines = open_packed(source), list[str]()
+    if packed.program.numbers == "int16" and target.numbers == ("float32",):
+        packed = convert.packed_in_floats(packed)
+        lines.append(f"{source.name} computes in integers, --to {to} in float32: {FLOATS}")
+        tell(lines[0])
     _check_numbers(packed.program, to, target)
     try:
         module = importlib.import_module(f"bcnn.export.{target.module}")
@@ -80,7 +87,6 @@ def export(
             raise
         raise UserError(f"--to {to} needs {error.name}; install it with: pip install 'bcnn[{target.extra}]'") from None
     try:
-        lines = []
         for line in module.export(packed, path, **chosen):
             lines.append(line)
             tell(line)
@@ -118,14 +124,8 @@ def _check_path(path: Path, source: Path, target: Target) -> None:
 
 
 def _check_numbers(program: Program, to: str, target: Target) -> None:
-    """Integer programs are refused here until a target says that it knows them: `Target.numbers`."""
-    numbers = getattr(program, "numbers", "float32")
-    if numbers not in target.numbers:
-        other = (
-            "pack the float32 form of the network"
-            if numbers == "int16"
-            else "make integers of it first: bcnn convert MODEL -o integers.bcnn --parameters int8"
-        )
+    if program.numbers not in target.numbers:
         raise UserError(
-            f"this program computes in {numbers}, and --to {to} knows {', '.join(target.numbers)} only; {other}"
+            f"this program computes in {program.numbers}, and --to {to} knows {', '.join(target.numbers)} only; "
+            "make integers of it first: bcnn convert MODEL -o integers.bcnn --parameters int8"
         )

@@ -42,7 +42,7 @@ def penalty(photos: Read, classes: int, among: tuple[float, ...] = PENALTIES) ->
         out = photos.fold == turn
         if not out.any() or out.all():
             continue
-        scale = Scale.of(photos.x[~out])
+        scale = Scale.of(photos.x[~out], *photos.limits)
         x, y, held = scale(photos.x[~out]), photos.y[~out], scale(photos.x[out])
         decoder = Decoder.zero(x.shape[1], classes)
         for index, strength in enumerate(among):

@@ -11,6 +11,7 @@ N photos, D features, C classes. X and X' run in float32 through BLAS, sums and 
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,17 +36,20 @@ class Scale:
 
     scale: Floats  # [D]
     offset: Floats  # [D]
+    most: float = math.inf  # deviations that the op in a packed file keeps
 
     @staticmethod
-    def of(x: Floats) -> Scale:
+    def of(x: Floats, least: float = 0.0, most: float = math.inf) -> Scale:
+        """`least`: the deviation of what is not worth counting as a change, see `features.limits`."""
         mean, deviation = x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
-        changes = deviation > 1e-6 * (1 + np.abs(mean))
+        changes = deviation > np.maximum(least, 1e-6 * (1 + np.abs(mean)))
         scale = np.where(changes, 1 / np.where(changes, deviation, 1), 0).astype(np.float32)
-        return Scale(scale, (-mean * scale + 0.0).astype(np.float32))
+        return Scale(scale, (-mean * scale + 0.0).astype(np.float32), most)
 
     def __call__(self, x: Floats) -> Floats:
-        """In the order and rounding of the op that does it in a packed file, `Affine`."""
-        return x * self.scale + self.offset
+        """In the order and rounding of the op that does it in a packed file, `Affine`; in integers it rounds, and saturates."""
+        scaled = x * self.scale + self.offset
+        return scaled if self.most == math.inf else np.clip(scaled, -self.most, self.most)
 
 
 @dataclass(frozen=True, eq=False)

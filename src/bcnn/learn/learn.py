@@ -72,7 +72,7 @@ def learn(source: Source, wishes: Wishes, data: str, progress: Progress = lambda
     reader = features(origin.program, height, width)
     train = read(reader, source.train, unreadable, f"reading at {height} x {width}", progress)
     penalty, _ = choose.penalty(train, classes)
-    scale = Scale.of(train.x)
+    scale = Scale.of(train.x, *train.limits)
     x = scale(train.x)
     labels, kept, others_refused = source.classes, memory.remember(x, train.y, classes), None
     if wishes.others:
@@ -92,7 +92,7 @@ def learn(source: Source, wishes: Wishes, data: str, progress: Progress = lambda
             decoder = none.from_known(decoder, none.threshold(decoder, scale(held.x)))
     rejects = bool(wishes.none or wishes.others)
     labels = (*labels, none.NAME) if rejects else labels
-    program = put_on(reader, Head(scale, decoder, rejects), labels, {})
+    program = put_on(reader, Head(scale, decoder, rejects), labels, {}, x)
     scores = measured(program, source.val, unreadable, progress)
     if not scores.count:
         raise UserError(f"none of the {len(source.val)} held-out photos can be read")
@@ -134,7 +134,7 @@ def add(start: str, name: str, photos: Images, strict: bool = False, progress: P
     reader = features(old, *old.shapes[0][:2])
     for_fit, held_out = split_off(photos, SPLIT)
     train = read(reader, for_fit, unreadable, "reading the new class", progress)
-    x = head.scale(train.x)
+    x = scaled = head.scale(train.x)
     labels = (*card.classes(old), name, *old.labels[classes:])
     if len(kept.x) == len(old.labels) > classes:  # none of these was learned as a class, and reads the strangeness
         x = none.with_strangeness(x)
@@ -153,7 +153,8 @@ def add(start: str, name: str, photos: Images, strict: bool = False, progress: P
             both = np.concatenate([x, head.scale(own.x)])
             b = min(float(head.decoder.bias[-1]), none.threshold_of_few(decoder, both))
             decoder = none.from_known(decoder, b)
-    program = put_on(reader, Head(head.scale, decoder, old.rejects), labels, {})
+    seen = np.concatenate([scaled, kept.x.reshape(-1, kept.x.shape[-1])[:, : scaled.shape[1]]])
+    program = put_on(reader, Head(head.scale, decoder, old.rejects), labels, {}, seen)
     held = Images(held_out.items, np.full(len(held_out), classes, np.int64))
     scores = measured(program, held, unreadable, progress)
     right = int(scores.confusion[classes, classes])
@@ -200,8 +201,6 @@ class _Origin:
 def _start(model: str) -> _Origin:
     path = shipped.find(model or shipped.start())
     program = packfile.read(path)
-    if program.numbers != "float32":
-        raise UserError(f"{path} is a program in integers; learn from the float file that it was converted from")
     return _Origin(path.name, digest(path.read_bytes()), program)
 
 

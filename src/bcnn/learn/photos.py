@@ -18,6 +18,7 @@ from bcnn.data.decode import Unreadable, batches
 from bcnn.data.sources import Images, Source, by_hash
 from bcnn.deploy.engine import Engine
 from bcnn.errors import UserError
+from bcnn.learn.features import limits
 from bcnn.learn.fit import Floats, Labels
 from bcnn.program.program import Program
 
@@ -35,6 +36,7 @@ class Read:
     y: Labels
     fold: NDArray[np.int64]  # 0 to 4: which fifth of its class each belongs to, by its name
     seconds: float  # for one photo, decoding it included
+    limits: tuple[float, float]  # of its scaled features, see `features.limits`
 
 
 def read(program: Program, photos: Images, unreadable: Unreadable, doing: str, progress: Progress) -> Read:
@@ -50,7 +52,7 @@ def read(program: Program, photos: Images, unreadable: Unreadable, doing: str, p
         raise UserError(f"none of the {len(photos)} photos can be read")
     seconds = (time.perf_counter() - started) / len(photos)
     index = np.concatenate(found)
-    return Read(np.concatenate(rows), photos.labels[index], folds(photos)[index], seconds)
+    return Read(np.concatenate(rows), photos.labels[index], folds(photos)[index], seconds, limits(program))
 
 
 def folds(photos: Images) -> NDArray[np.int64]:

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from bcnn.errors import UserError
 from bcnn.program import ops
-from bcnn.program.formats import Formats, calibrate, choose, is_depthwise
+from bcnn.program.formats import Formats, calibrate, choose, is_depthwise, scales_features
 from bcnn.program.interpret import interpret_maps
 from bcnn.program.ops import Indices, Shorts
-from bcnn.program.ops.fixed_numbers import HIGH, LOW, MOST_DOWN, WIDEST
+from bcnn.program.ops.fixed_numbers import HIGH, LOW, MOST_DOWN, MOST_UP, WIDEST
 from bcnn.program.ops.fixed_real import INTENSITY_DOWN
 from bcnn.program.program import Program
 
@@ -55,7 +55,10 @@ def fixed(
     if parameters not in PARAMETERS:
         raise UserError(f"parameters is {parameters!r}, not {' or '.join(PARAMETERS)}")
     if program.numbers != "float32":
-        raise UserError("the program is one in integers already; convert the float one that it came from")
+        raise UserError(
+            "the program is one in integers already; convert the float32 one that it came from, or "
+            "this one back first: bcnn convert MODEL -o float.bcnn --numbers float32"
+        )
     if not len(images):
         raise UserError("calibration needs at least one image; twenty of those the network is for are plenty")
     formats = choose(program, calibrate(program, images, progress))
@@ -151,8 +154,14 @@ def _endings(at: _At, after: Sequence[ops.Ending]) -> tuple[ops.Ending, ...]:
     if bound is not None:
         made.append(ops.Bound(bound))
     if at.made != f:
-        made.append(ops.Shift(at.made - f))
+        made.append(_shift(at.made - f))
     return tuple(made)
+
+
+def _shift(up: int) -> ops.Shift:
+    if abs(up) > MOST_UP:
+        raise UserError(f"its values change their size by 2^{abs(up)}, more than 16 bits hold")
+    return ops.Shift(up)
 
 
 def _bound(at: _At) -> Shorts | None:
@@ -181,10 +190,15 @@ def _bound(at: _At) -> Shorts | None:
 
 def _input(at: _At, op: ops.Input) -> ops.Op:
     scale, offset = op.scale.astype(np.float64), op.offset.astype(np.float64)
+    intensity = None
+    if op.intensity is not None:
+        numbers = np.rint(op.intensity.astype(np.float64) * 2.0**INTENSITY_DOWN)
+        if np.abs(numbers).sum() > 1.9 * 2**15:  # in 32 bits with values of 16
+            raise UserError(f"the weights of its intensity, of up to {np.abs(op.intensity).max():.4g}, are too large")
+        intensity = numbers.astype(np.int16)
     for down in range(16, -1, -1):
         numbers = [np.rint(values * 2.0 ** (at.f + down)) for values in (scale, offset)]
         if (255 * np.abs(numbers[0]) + np.abs(numbers[1]) + 2.0**down).max() < WIDEST:
-            intensity = None if op.intensity is None else np.rint(op.intensity * 2.0**INTENSITY_DOWN).astype(np.int16)
             whole = [values.astype(np.int32) for values in numbers]
             return ops.FixedInput(op.height, op.width, whole[0], whole[1], down, intensity, at.made)
     raise UserError("the input's values do not fit 16 bits")
@@ -206,7 +220,7 @@ def _binary(at: _At, op: ops.BinaryConv) -> ops.Op:
         branches.append(ops.FixedBranch(above, branch.weight, scale, own, most, branch.pad, branch.shift))
     after = _endings(at, op.after)
     if f != at.f:
-        after = (ops.Shift(at.f - f), *after)
+        after = (_shift(at.f - f), *after)
     return ops.FixedBinaryConv(op.source, op.reads, tuple(branches), op.window, op.groups, after, at.made)
 
 
@@ -224,39 +238,41 @@ def _depthwise(at: _At, op: ops.Conv) -> ops.FixedDepthwise:
     made = ops.FixedDepthwise(
         op.source, op.reads, weight, at.shorts("offset", op.offset, read - e), op.window, (), at.made
     )
-    return made if e == read - at.f else replace(made, after=(ops.Shift(at.f - read + e),))
+    return made if e == read - at.f else replace(made, after=(_shift(at.f - read + e),))
 
 
 def _conv(at: _At, op: ops.Conv) -> ops.Op:
     if is_depthwise(op):
         made = _depthwise(at, op)
         return replace(made, after=(*made.after, *_endings(at, op.after)))
-    weight, offset, down = _sums(at, op.weight.astype(np.float64), op.offset, at.of(op.source), at.parameters == "int8")
+    weight, offset, down = sums(op.weight, op.offset, at.of(op.source), at.f, at.parameters == "int8")
     after = _endings(at, op.after)
     return ops.FixedConv(op.source, op.reads, weight, offset, down, op.window, op.groups, after, at.made)
 
 
 def _linear(at: _At, op: ops.Linear) -> ops.Op:
     bytes_ = at.parameters == "int8" or at.index == len(at.program.ops) - 1  # a decoder is large, and needs no more
-    weight, offset, down = _sums(at, op.weight.astype(np.float64)[None, None], op.bias, at.of(op.source), bytes_)
+    weight, offset, down = sums(op.weight[None, None], op.bias, at.of(op.source), at.f, bytes_)
     return ops.FixedConv(
         op.source, op.weight.shape[0], weight, offset, down, after=_endings(at, op.after), fraction=at.made
     )
 
 
-def _sums(at: _At, weight: Any, offset: Any, read: int, bytes_: bool) -> tuple[Shorts, Indices, Shorts]:
-    """Weights, offsets and downs of sums in 32 bits: per output channel, the most bits with which no sum can leave them."""
+def sums(weight: Any, offset: Any, read: int, made: int, bytes_: bool) -> tuple[Shorts, Indices, Shorts]:
+    """Weights, offsets and downs of sums in 32 bits, from `read` fractional bits to `made`: per output channel, the most bits with
+    which no sum can leave them, and no weight one byte if `bytes_`."""
+    weight = np.asarray(weight, np.float64)
     o = weight.shape[-1]
     flat = np.abs(weight.reshape(-1, o))
     own, total, size = flat.max(axis=0), flat.sum(axis=0), np.abs(np.asarray(offset, np.float64))
-    bits = np.full(o, MOST_DOWN + at.f - read, np.int64)
+    bits = np.full(o, MOST_DOWN + made - read, np.int64)
     with np.errstate(divide="ignore"):
         bits = np.minimum(bits, np.floor(np.log2((127.4 if bytes_ else HIGH) / own)).clip(max=99).astype(np.int64))
         most = WIDEST * 0.98 - 2.0**29  # less what rounding and half a step add
         bits = np.minimum(
             bits, np.floor(np.log2(most / (total * 32768 + size * 2.0**read))).clip(max=99).astype(np.int64)
         )
-    down = read + bits - at.f
+    down = read + bits - made
     if down.min() < 0:
         raise UserError(f"its weights, of up to {own.max():.4g}, are too large for sums of 32 bits")
     scaled = np.rint(weight * 2.0**bits)
@@ -265,9 +281,16 @@ def _sums(at: _At, weight: Any, offset: Any, read: int, bytes_: bool) -> tuple[S
 
 
 def _pointwise(at: _At, op: ops.Pointwise) -> ops.Op:
+    if scales_features(op, at.program.shapes[at.index]):
+        first, read = op.after[0], at.of(op.source)
+        assert isinstance(first, ops.Affine)
+        assert first.scale is not None
+        weight, offset, down = sums(first.scale[None, None, None], first.offset, read, at.f, at.parameters == "int8")
+        rest = _endings(at, op.after[1:])
+        return ops.FixedConv(op.source, op.reads, weight, offset, down, groups=op.reads, after=rest, fraction=at.made)
     after = _endings(at, op.after)
     change = at.f - at.of(op.source)
-    return ops.Pointwise(op.source, op.reads, (ops.Shift(change), *after) if change else after, at.made)
+    return ops.Pointwise(op.source, op.reads, (_shift(change), *after) if change else after, at.made)
 
 
 def _global(at: _At, op: ops.GlobalAvgPool) -> ops.Op:
@@ -318,10 +341,11 @@ def _affine(at: _At, ending: ops.Affine, f: int) -> ops.Ending:
     return ops.FixedAffine(at.shorts("scale", ending.scale, max(down, 0)), offset, max(down, 0))
 
 
-def _table(at: _At, ending: ops.Sigmoid, f: int) -> ops.Ending:
+def sigmoid_table(f: int, made: int) -> ops.Table:
+    """From f fractional bits to `made`."""
     down = max(0, f - 4)  # -8 to 8 in steps of 1/16
-    x = (np.arange(257) - 128) * 2.0 ** (down - f)
-    return ops.Table(np.clip(np.rint(2.0**at.made / (1 + np.exp(-x))), -HIGH, HIGH).astype(np.int16), down)
+    x = np.clip((np.arange(257) - 128) * 2.0 ** (down - f), -100, 100)  # e^100 is finite, and the rest of it 0 or 1
+    return ops.Table(np.clip(np.rint(2.0**made / (1 + np.exp(-x))), -HIGH, HIGH).astype(np.int16), down)
 
 
 def _clip(at: _At, ending: ops.Clip, f: int) -> ops.Ending:
@@ -329,13 +353,34 @@ def _clip(at: _At, ending: ops.Clip, f: int) -> ops.Ending:
     return ops.FixedClip(limits.astype(np.int16))
 
 
+def _add(at: _At, ending: ops.Add, f: int) -> ops.Ending:
+    up = f - at.of(ending.source)
+    if abs(up) > MOST_UP:
+        raise UserError(
+            f"it adds map {ending.source}, whose values are 2^{abs(up)} times {'smaller' if up > 0 else 'larger'}"
+        )
+    return ops.FixedAdd(ending.source, ending.reads, ending.first, up)
+
+
+def _gate(at: _At, ending: ops.Gate, f: int) -> ops.Ending:
+    if at.of(ending.source) < 0:
+        raise UserError(f"it multiplies by map {ending.source}, whose values are too large for a gate")
+    return ops.FixedGate(ending.source, at.of(ending.source))
+
+
+def _sign(at: _At, ending: ops.Sign, f: int) -> ops.Ending:
+    if f < 0:
+        raise UserError("it makes signs of values too large to hold 1 beside them")
+    return ops.FixedSign(at.above(ending.threshold, f), min(1 << f, HIGH))
+
+
 ENDINGS: dict[type[ops.Ending], Callable[[_At, Any, int], ops.Ending]] = {
-    ops.Add: lambda at, e, f: ops.FixedAdd(e.source, e.reads, e.first, f - at.of(e.source)),
-    ops.Gate: lambda at, e, f: ops.FixedGate(e.source, at.of(e.source)),
+    ops.Add: _add,
+    ops.Gate: _gate,
     ops.Affine: _affine,
     ops.PReLU: _prelu,
     ops.ReLU: lambda at, e, f: e,
     ops.Clip: _clip,
-    ops.Sign: lambda at, e, f: ops.FixedSign(at.above(e.threshold, f), min(1 << f, HIGH) if f >= 0 else 1),
-    ops.Sigmoid: _table,
+    ops.Sign: _sign,
+    ops.Sigmoid: lambda at, e, f: sigmoid_table(f, at.made),
 }

@@ -63,8 +63,12 @@ def calibrate(
             largest = 0.0
             after = getattr(op, "after", ())
             v = run_op(replace(op, after=()) if after else op, made or maps)  # type: ignore[type-var]
-            for ending in after:
-                largest = max(largest, float(np.abs(v).max()))
+            wide = scales_features(op, program.shapes[index])
+            for place, ending in enumerate(after):
+                if place or not wide:
+                    largest = max(largest, float(np.abs(v).max()))
+                    if isinstance(ending, ops.Affine) and ending.scale is not None:  # before its offset, too
+                        largest = max(largest, float(np.abs(v * ending.scale).max()))
                 v = ending.apply(v, made)
             channels = np.abs(v).max(axis=(0, 1))
             peak = float(channels.max())
@@ -91,12 +95,13 @@ def choose(program: Program, ranges: list[Ranges]) -> Formats:
         if isinstance(op, (*MOVERS, ops.Pointwise, ops.GlobalAvgPool)):
             for source in op.maps_read():
                 more[source] = 0
-    made, before = [], []
+    made, before, moved = [], [], _moved(program)
     for index, op in enumerate(program.ops):
         own = bits[family[index]]
-        if isinstance(op, ops.GlobalAvgPool):
-            own = min(MOST, room(ranges[index].made))
-        before.append(min(SIGMOID_FROM, room(ranges[index].largest)) if _ends_in_sigmoid(op) else own)
+        if isinstance(op, ops.GlobalAvgPool) and index not in moved:
+            own = max(made[op.source], min(MOST, room(ranges[index].made)))  # a mean is no larger than what it is of
+        # Values beyond 2^15 saturate before a sigmoid, which is 0 or 1 for them.
+        before.append(int(np.clip(room(ranges[index].largest), 0, SIGMOID_FROM)) if _ends_in_sigmoid(op) else own)
         made.append(own + more[index])
     return Formats(tuple(before), tuple(made), tuple(more), tuple(ranges))
 
@@ -112,6 +117,14 @@ def is_depthwise(op: ops.Op) -> TypeGuard[ops.Conv]:
     return isinstance(op, ops.Conv) and op.groups == op.reads == op.offset.size
 
 
+def scales_features(op: ops.Op, shape: ops.Shape) -> TypeGuard[ops.Pointwise]:
+    """One number a channel, scaled and moved: there sums of 32 bits cost nothing, and products may be large before they are moved."""
+    first = op.after[0] if isinstance(op, ops.Pointwise) else None
+    return (
+        shape[:2] == (1, 1) and isinstance(first, ops.Affine) and first.scale is not None and first.offset is not None
+    )
+
+
 def shrink(op: ops.Conv) -> int:
     """e: the fewest halvings that make every weight of a depth wise op less than 1."""
     largest = float(np.abs(op.weight).max())
@@ -120,6 +133,13 @@ def shrink(op: ops.Conv) -> int:
 
 def _ends_in_sigmoid(op: ops.Op) -> bool:
     return any(isinstance(ending, ops.Sigmoid) for ending in getattr(op, "after", ()))
+
+
+def _last(op: ops.Op) -> tuple[ops.Ending, ...]:
+    """Its endings behind a sigmoid, whose values have bits of their own; else all."""
+    after: tuple[ops.Ending, ...] = getattr(op, "after", ())
+    places = [place for place, ending in enumerate(after) if isinstance(ending, ops.Sigmoid)]
+    return after[places[-1] + 1 :] if places else after
 
 
 MOVERS = (ops.Concat, ops.Select, ops.Upsample, ops.MaxPool, ops.AvgPool, ops.ChannelAvg, ops.AbsMean)
@@ -134,13 +154,23 @@ def _families(program: Program) -> list[int]:
             i = parent[i]
         return i
 
+    moved = _moved(program)
     for index, op in enumerate(program.ops):
-        joined = [ending.source for ending in getattr(op, "after", ()) if isinstance(ending, ops.Add)]
-        if isinstance(op, MOVERS):
+        joined = [ending.source for ending in _last(op) if isinstance(ending, ops.Add)]
+        if isinstance(op, MOVERS) or (isinstance(op, ops.GlobalAvgPool) and index in moved):
             joined += list(op.maps_read())
-        elif isinstance(op, ops.Pointwise) and not any(isinstance(ending, ops.Affine) for ending in op.after):
+        elif isinstance(op, ops.Pointwise) and not any(isinstance(e, (ops.Affine, ops.Sigmoid)) for e in op.after):
             joined.append(op.source)
         for other in joined:
             low, high = sorted((root(index), root(other)))
             parent[high] = low
     return [root(index) for index in range(len(program.ops))]
+
+
+def _moved(program: Program) -> set[int]:
+    """Maps that an op moves as they are: a mean over all pixels, which may have bits of its own, has none then."""
+    found = {source for op in program.ops if isinstance(op, MOVERS) for source in op.maps_read()}
+    for index, op in reversed(list(enumerate(program.ops))):
+        if index in found and isinstance(op, ops.GlobalAvgPool):
+            found.add(op.source)
+    return found

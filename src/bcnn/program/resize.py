@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bcnn.errors import UserError
-from bcnn.program.ops import AvgPool, Input, MaxPool, Op, Window
+from bcnn.program.ops import AvgPool, FixedAvgPool, FixedInput, Input, MaxPool, Op, Window
 from bcnn.program.ops.base import Shape
 from bcnn.program.program import Program, map_shape
 
@@ -40,9 +40,9 @@ def resized(program: Program, height: int, width: int) -> Program:
 
 
 def _resized(op: Op, height: int, width: int, before: Sequence[Shape], now: Sequence[Shape]) -> Op:
-    if isinstance(op, Input):
+    if isinstance(op, Input | FixedInput):
         return replace(op, height=height, width=width)
-    if isinstance(op, AvgPool | MaxPool) and whole_map(op.window, before[op.source]):
+    if isinstance(op, AvgPool | FixedAvgPool | MaxPool) and whole_map(op.window, before[op.source]):
         return replace(op, window=Window(now[op.source][:2]))
     return op
 

@@ -83,8 +83,6 @@ def read(init: str) -> Start:
     path = find(init)
     if is_packed(init):
         program = packfile.read(path)
-        if program.numbers != "float32":
-            raise UserError(f"{init} is a program in integers; start from the float file that it was converted from")
         made = rebuild(program, init)
         state, labels = made.network.state_dict(), card.folders(program)
         return Start(init, made.config, state, labels, made.mean, made.std, program.crop, True)

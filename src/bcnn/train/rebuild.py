@@ -9,6 +9,8 @@ A packed file holds signs, thresholds, and batch norm folded to one scale s and 
 4. A depth wise filter and its batch norm come as one product. The filter gets the size that a new network's has, since the
    learning rate is meant for that, and batch norm the rest.
 
+A file in integers becomes one of real numbers first (`program.reals`): its parameters are those of the trained network, rounded.
+
 What the file's provenance says about the network is checked against every op before anything is believed.
 """
 
@@ -28,6 +30,7 @@ from bcnn.nets.config import NetworkConfig
 from bcnn.program import ops as o
 from bcnn.program.bits import unpack_bits
 from bcnn.program.program import Program
+from bcnn.program.reals import reals
 
 Floats3 = tuple[float, float, float]
 LATENT = 0.3  # mean |w| of the latents of a network in the middle of step 2; a new one's are 0.05 to 0.2
@@ -55,7 +58,7 @@ def config_of(program: Program) -> chosen.AnyNetwork | None:
 
 def rebuild(program: Program, source: str) -> Rebuilt:
     """The network of a packed file. What does not fit is a `UserError` that names the op."""
-    config = config_of(program)
+    program, config = reals(program), config_of(program)
     if config is None:
         raise UserError(
             f"{source} does not say which network it holds: start from the run or checkpoint it was packed from"
