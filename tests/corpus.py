@@ -1,7 +1,7 @@
 """Where fuzzers begin: small files of every kind that is opened here, made by functions, so that they follow the formats.
 
 Used by `python -m tools.fuzz` and by test_corpus.py. Packed files hold odd programs (thin, long, one channel, channel counts
-around words); what a later limit refuses to pack is left out.
+around words), in float and in integers, and what `bcnn learn` leaves in a file; what a later limit refuses to pack is left out.
 """
 
 from __future__ import annotations
@@ -12,13 +12,20 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
+import fixed_programs
 import programs
 import samples
 import tiny
-from bcnn.deploy import packfile
+from bcnn.deploy import card, packfile
 from bcnn.errors import UserError
+from bcnn.learn import memory
+from bcnn.learn.fit import Decoder, Scale
+from bcnn.learn.head import Head, put_on
 from bcnn.nets import config as configs
 from bcnn.program import ops
+from bcnn.program.fixed import fixed
 from bcnn.program.program import Program
 
 Corpus = dict[str, bytes]
@@ -33,6 +40,32 @@ def _pools(count: int, height: int, width: int) -> Program:
     return Program(tuple(made), tuple(f"op{i}" for i in range(len(made))))
 
 
+def _learned() -> Program:
+    """As `bcnn learn --none` writes it: a decoder on features, a card, and centres of photos that were never there."""
+    draw, features, labels = programs.Draw(5), 7, ("cat", "dog", "none of these")
+    whole = programs.random_program(5, ops=3)
+    last = len(whole.ops) - 1
+    c = whole.shapes[-1][2]
+    seen = (*whole.ops, ops.GlobalAvgPool(last), ops.Select(last + 1, (np.arange(features) % c).astype(np.int32)))
+    reader = Program(seen, tuple(f"op{i}" for i in range(len(seen))))
+    scale = Scale(draw.floats(features), draw.floats(features))
+    decoder = Decoder(draw.floats(features + 1, 3).astype(np.float64), draw.floats(3).astype(np.float64))
+    kept = memory.remember(draw.floats(20, features), np.arange(20) % 2, 2)
+    said = card.Card(
+        "two classes", "tells cats and dogs apart", "knows no others", "photos", "", list(labels), 20, 4, {}, 0.1, "a CPU",
+        "2026-11-17", 0.75, None, [[2, 0, 0], [1, 1, 0], [0, 0, 0]], "scalar", "2026-11-17", [],
+    )  # fmt: skip
+    learned = {"from": "digits.bcnn", "size": [8, 8], "penalty": 0.1, "photos": 20}
+    provenance = {"learned": learned, card.KEY: said.plain(), memory.KEY: kept.plain()}
+    return put_on(reader, Head(scale, decoder, True), labels, provenance)
+
+
+def _in_bytes() -> Program:
+    """Converted with parameters of one byte."""
+    images = [samples.image(*tiny.NETWORK.image_size, seed) for seed in range(2)]
+    return fixed(programs.of_config(tiny.NETWORK), images, "int8").program
+
+
 MAKERS: dict[str, Callable[[], Program]] = {
     "every-op": samples.every_op,
     "network": lambda: programs.of_config(tiny.NETWORK),
@@ -42,6 +75,13 @@ MAKERS: dict[str, Callable[[], Program]] = {
     "words": lambda: programs.random_program(4, height=3, width=3, ops=5, most_channels=65),
     "long": lambda: _pools(300, 2, 2),
     "thin": lambda: _pools(3, 4096, 1),
+    "learned": _learned,
+    "integers": samples.every_fixed_op,
+    "integer-network": lambda: fixed_programs.fixed_of_config(tiny.NETWORK),
+    "integer-bytes": _in_bytes,
+    "integer-ops": lambda: fixed_programs.random_fixed_program(6, ops=6),
+    "integer-pixel": lambda: fixed_programs.random_fixed_program(7, height=1, width=1, ops=4, most_channels=33),
+    "integer-words": lambda: fixed_programs.random_fixed_program(8, height=3, width=3, ops=20, most_channels=65),
 }
 
 
@@ -92,6 +132,11 @@ def networks() -> Corpus:
         "square": b'{"image_size": 32}',
         "wrong": b'{"image_size": [1e300, null], "levels": [[]], "stem": 3, "classes": true}',
     }
+
+
+def tables() -> Corpus:
+    """The same as TOML."""
+    return {name: configs.to_toml(configs.preset(name)).encode() for name in configs.PRESETS}
 
 
 def settings() -> Corpus:

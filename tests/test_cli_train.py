@@ -212,6 +212,10 @@ def test_eval_refuses_what_it_cannot_do_before_it_measures(run, arguments, says)
     ("setting", "says"),
     [
         ("device=tpu", "device 'tpu' cannot be used here, set device to auto or cpu"),
+        (
+            "device=meta",
+            "device 'meta' cannot be used here, set device to auto or cpu",
+        ),  # which has shapes and no numbers
         ("init=nowhere", "nothing to start from at nowhere: give a shipped model"),
         ("steps.*.teacher=nowhere", "no checkpoint at nowhere"),
         ("steps.*.teacher=nowhere.pt2", "no exported teacher at nowhere.pt2"),

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 import corpus
-from bcnn.deploy import container, packfile
+from bcnn.deploy import card, container, packfile
 from bcnn.errors import UserError
+from bcnn.learn import memory
+from bcnn.learn.head import taken_off
 from bcnn.nets import config as configs
 from bcnn.train import checkpoint, settings
 
@@ -25,9 +27,18 @@ def test_packed_files_of_odd_programs_open_and_stay_the_same(tmp_path: Path, nam
     assert (tmp_path / "again.bcnn").read_bytes() == PACKED[name]
 
 
-def test_the_corpus_has_the_odd_programs() -> None:
-    assert {"network", "any-ops", "one-pixel", "words"} <= PACKED.keys()
+def test_the_corpus_has_the_odd_programs_and_what_learn_leaves() -> None:
+    assert corpus.MAKERS.keys() == PACKED.keys()
     assert all(len(content) < 1 << 20 for content in PACKED.values())
+
+
+def test_what_learn_leaves_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.bcnn"
+    path.write_bytes(PACKED["learned"])
+    program = packfile.read(path)
+    assert card.of(program) is not None
+    assert taken_off(program) is not None
+    assert memory.of(program, 7) is not None
 
 
 @pytest.mark.parametrize(("name", "content"), corpus.containers().items())
@@ -49,6 +60,9 @@ def test_configs_and_checkpoints_open(tmp_path: Path) -> None:
             configs.read(path)
     with pytest.raises(UserError):
         configs.read(tmp_path / "wrong.json")
+    for name, content in corpus.tables().items():
+        (tmp_path / "a.toml").write_bytes(content)
+        assert configs.read(tmp_path / "a.toml") == configs.preset(name)
     for content in corpus.checkpoints().values():
         (tmp_path / "a.safetensors").write_bytes(content)
         checkpoint.read(tmp_path / "a.safetensors")

@@ -14,6 +14,7 @@ import samples
 from bcnn.deploy import packfile
 from bcnn.deploy.container import MAX_FILE
 from bcnn.program import ops
+from bcnn.program.program import Program
 from forgery import forged, joined, parts, replaced, right_hashes
 
 # Where ops of `samples.every_op` stand.
@@ -191,6 +192,30 @@ def test_bits_past_the_channels_of_a_row(tmp_path, refused):
     header, program, data = parts((tmp_path / "m.bcnn").read_bytes())
     program["ops"][1][3][0][1] = [8, 1, 4]
     refused(forged(header, program, {**data, "bits": b"\xff" * 4}), "bits set past its 3 channels")
+
+
+@pytest.mark.parametrize(
+    ("plain", "words"),
+    [
+        (["i8", 32767, 3], "do not fit 16 bits"),
+        (["i8", 32768, 3], "step, shape"),
+        (["i8", -1, 3], "step, shape"),
+        (["i8", 1], "step, shape"),
+        (["i8", 1, 0], "not the shape"),
+        (["i8", 0, []], "not the shape"),
+        (["i8", 1, ["i8", 1, 3]], "not the shape"),
+        (["i8", 1, 1 << 25], "numbers in 'i8', which has"),
+    ],
+)
+def test_numbers_of_one_byte_that_are_none(tmp_path, refused, plain, words):
+    last = ops.FixedAffine(None, np.array([100, -100, 50], np.int16))
+    first = ops.FixedInput(4, 4, np.full(3, 1 << 16, np.int32), np.zeros(3, np.int32), 8)
+    made = Program((first, ops.Pointwise(0, 3, (last,))), ("a", "b"))
+    packfile.save(made, tmp_path / "m.bcnn")
+    header, program, data = parts((tmp_path / "m.bcnn").read_bytes())
+    assert program["ops"][1][3][0][2][0] == "i8"
+    program["ops"][1][3][0][2] = plain
+    refused(forged(header, program, data), words)
 
 
 @pytest.mark.parametrize("dtype", ["F64", "BF16", "I64", "", "f32", 7, None, ["F32"]])

@@ -57,6 +57,16 @@ def test_a_lock_is_free_again_after_its_block_and_after_an_error(tmp_path: Path)
         pass
 
 
+def test_a_lock_holds_where_its_note_cannot_be_written(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "lock")  # it can be opened and locked, and neither cut nor written at a place
+    with (
+        locked(tmp_path / "lock", "it"),
+        pytest.raises(UserError, match="in use by another process"),
+        locked(tmp_path / "lock", "it"),
+    ):
+        pass
+
+
 def test_a_lock_in_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "lock").symlink_to("elsewhere")
     with pytest.raises(UserError, match=r"^cannot write to "), locked(tmp_path / "lock", "it"):

@@ -2,10 +2,10 @@
 
     python -m tools.campaign --files 1000000 --state FOLDER
 
-File number n is made from the seeds of tests/corpus.py by a generator seeded with n, so every file can be made again. A tenth
+File number n is made from the seeds of tests/corpus.py by a generator seeded with n, so every file can be made again. A twentieth
 of the files are forged: values of the op list exchanged or numbers changed, hashes made right again, so that what stands behind
-the hashes is reached; one that opens is run by engine and interpreter, which must agree. A damaged packed file that opens must be
-one of the seeds still. FOLDER keeps the counts after every thousand files (a killed campaign goes on where it was), and each
+the hashes is reached; one that opens is run by engine and interpreter, which must agree. Cards and memories of photos are forged
+in the same way, and read. A damaged packed file that opens must be one of the seeds still. FOLDER keeps the counts after every thousand files (a killed campaign goes on where it was), and each
 finding with its number. More than a minute for one file is a finding, too.
 """
 
@@ -20,6 +20,7 @@ import signal
 import sys
 import time
 import traceback
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,9 +31,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import corpus
 import forgery
 from bcnn.console import visible
-from bcnn.deploy import container, packfile
+from bcnn.deploy import card, container, packfile
 from bcnn.deploy.engine import Engine
 from bcnn.errors import UserError
+from bcnn.learn import memory
+from bcnn.learn.fit import Decoder
+from bcnn.learn.head import taken_off
 from bcnn.nets import config as configs
 from bcnn.program.interpret import interpret
 from bcnn.train import checkpoint
@@ -134,8 +138,8 @@ def parent_of(node: Any, place: tuple[Any, ...]) -> Any:
     return node
 
 
-def forged(draw: random.Random, seeds: list[bytes]) -> bytes:
-    header, program, data = forgery.parts(draw.choice(seeds))
+def changed(draw: random.Random, program: Any) -> None:
+    """Values of plain data exchanged, numbers among them changed."""
     for _ in range(draw.choice((1, 1, 2))):
         all_places = places(program)[1:]
         place = draw.choice(all_places)
@@ -153,6 +157,11 @@ def forged(draw: random.Random, seeds: list[bytes]) -> bytes:
         else:
             from_place = draw.choice(all_places)
             within[key] = json.loads(json.dumps(parent_of(program, from_place)[from_place[-1]]))
+
+
+def forged(draw: random.Random, seeds: list[bytes]) -> bytes:
+    header, program, data = forgery.parts(draw.choice(seeds))
+    changed(draw, program)
     if draw.random() < 0.2:
         name = draw.choice([name for name in data if name not in ("program", "hashes")])
         if data[name]:
@@ -160,6 +169,17 @@ def forged(draw: random.Random, seeds: list[bytes]) -> bytes:
             overwritten(draw, raw, b"")
             data[name] = bytes(raw)
     return forgery.forged(header, program, data)
+
+
+def forged_words(draw: random.Random, seed: bytes) -> bytes:
+    """Another provenance: card, memory of photos, what was learned."""
+    header, program, data = forgery.parts(seed)
+    words = json.loads(zlib.decompress(data["provenance"]))
+    changed(draw, words)
+    text = bytearray(json.dumps(words).encode())
+    if draw.random() < 0.3:
+        number_changed(draw, text, b"")
+    return forgery.forged(header, program, {**data, "provenance": zlib.compress(bytes(text))})
 
 
 # --- opening ----------------------------------------------------------------------------------------------------------
@@ -170,14 +190,17 @@ class Campaign:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "file"
-        self.packed = list(corpus.packed().values())
+        packed = corpus.packed()
+        self.packed, self.learned = list(packed.values()), packed["learned"]
         self.containers = [*corpus.containers().values(), b"\0"]
         self.checkpoints = list(corpus.checkpoints().values())
-        self.networks = list(corpus.networks().values())
+        self.networks, self.tables = list(corpus.networks().values()), list(corpus.tables().values())
         self.runs = [b'{"config": ' + raw + b', "seed": 0}' for raw in corpus.settings().values()]
-        self.small = [raw for raw in self.packed if len(raw) < 20_000]
+        self.forgeable = [
+            raw for name, raw in packed.items() if name != "long"
+        ]  # which takes long, and has one kind of op
         kinds: tuple[tuple[int, Callable[[random.Random], None]], ...] = (
-            (45, self.packed_file), (10, self.forged_file), (20, self.container_file),
+            (50, self.packed_file), (5, self.forged_file), (2, self.words_file), (18, self.container_file),
             (10, self.checkpoint_file), (10, self.network_file), (5, self.run_file),
         )  # fmt: skip
         self.kinds = [kind for share, kind in kinds for _ in range(share)]
@@ -192,7 +215,7 @@ class Campaign:
         assert self.path.read_bytes() in self.packed, "a damaged file opened as another program"
 
     def forged_file(self, draw: random.Random) -> None:
-        program = self.opened(forged(draw, self.small)).program
+        program = self.opened(forged(draw, self.forgeable)).program
         work = sum(count.binary_macs + count.real_macs for count in program.counts())
         sizes = [height * width * channels for height, width, channels in program.shapes]
         if work + sum(sizes) > MOST_WORK:
@@ -204,6 +227,19 @@ class Campaign:
         made = Engine(program, threads=draw.choice((1, 2))).run(images).reshape(2, -1)
         assert np.array_equal(made, expected, equal_nan=True), "engine and interpreter disagree"
 
+    def words_file(self, draw: random.Random) -> None:
+        """A card that reads, is shown; a memory that reads, gets a class more, as `bcnn learn --add` does it."""
+        program = self.opened(forged_words(draw, self.learned)).program
+        said, head = card.of(program), taken_off(program)
+        assert said is None or visible(said.title) == said.title
+        assert head is not None
+        d = head.scale.scale.size
+        kept = memory.of(program, d)
+        if kept is not None and len(kept.x) == 2:
+            known = Decoder(head.decoder.weight[:d, :2], head.decoder.bias[:2])
+            made = memory.add(kept, known, np.ones((3, d), np.float32))
+            assert np.isfinite(made.weight).all()
+
     def container_file(self, draw: random.Random) -> None:
         self.path.write_bytes(damaged(draw, self.containers))
         container.read_container(self.path)
@@ -213,8 +249,9 @@ class Campaign:
         checkpoint.read(self.path)
 
     def network_file(self, draw: random.Random) -> None:
-        path = self.path.with_suffix(".json")
-        path.write_bytes(damaged(draw, self.networks))
+        suffix, seeds = draw.choice(((".json", self.networks), (".toml", self.tables)))
+        path = self.path.with_suffix(suffix)
+        path.write_bytes(damaged(draw, seeds))
         configs.read(path)
 
     def run_file(self, draw: random.Random) -> None:
@@ -248,13 +285,16 @@ def hung(*_: object) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", type=int, default=1_000_000)
+    parser.add_argument("--files", type=int, default=1_000_000, help="number of the last file, and one more")
+    parser.add_argument("--first", type=int, default=0, help="number of the first file, for a share of a campaign")
     parser.add_argument("--state", type=Path, required=True, help="folder of counts and findings")
     arguments = parser.parse_args()
     arguments.state.mkdir(parents=True, exist_ok=True)
     kept = arguments.state / "state.json"
     state = (
-        json.loads(kept.read_text()) if kept.is_file() else {"next": 0, "seconds": 0, "slowest": [0, 0], "counts": {}}
+        json.loads(kept.read_text())
+        if kept.is_file()
+        else {"next": arguments.first, "seconds": 0, "slowest": [0, 0], "counts": {}}
     )
     memory = Path("/dev/shm")  # files that never meet a disk
     folder = (memory if memory.is_dir() else arguments.state) / f"campaign-{os.getpid()}"

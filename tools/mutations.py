@@ -40,6 +40,8 @@ MUTATIONS = (
         "swept",
     ),
     Mutation(FILES, "            os.unlink(link)  #", "            pass  #", "tests/test_files.py", "any_call"),
+    Mutation(FILES, "        check_plain(path)\n    for name", "        pass\n    for name", "tests/test_hostile_system.py", "never_replaced"),
+    Mutation("src/bcnn/cli/app.py", "sys.stdout.flush()  #", "pass  #", "tests/test_hostile_system.py", "full_disk"),
     # --- checkpoints
     Mutation(CHECKPOINT, "if hashes[name] != tensor_hash(tensor)", "if False", "tests/test_checkpoint.py", "wrong_bit"),
     Mutation(CHECKPOINT, '"meta", "progress", "hashes")', '"meta", "hashes")', "tests/test_checkpoint.py", "in_the_header"),
@@ -59,9 +61,10 @@ MUTATIONS = (
     Mutation(LOOP, "adam.load_state(optimizer, network, optimizer_state)", "pass", RESUME, "damaged_checkpoint"),
     Mutation(LOOP, "                progress.batch,\n", "                0,\n", RESUME, "damaged_checkpoint"),
     Mutation(START, '"std", "train_images", "val_images")', '"std")', RESUME, "swapped"),
-    Mutation(START, "    check_labels(data.classes)\n", "", RESUME, "could_not_be_packed"),
+    Mutation(START, "    check_labels(source.classes)\n", "", RESUME, "could_not_be_packed"),
     Mutation("src/bcnn/train/lock.py", "fcntl.LOCK_EX", "fcntl.LOCK_SH", "tests/test_train_lock.py"),
     Mutation("src/bcnn/train/lock.py", "after_in_child=_let_go", "before=lambda: None", "tests/test_train_lock.py", "killed"),
+    Mutation("src/bcnn/train/lock.py", "with suppress(OSError):  #", "with suppress(KeyError):  #", "tests/test_train_lock.py", "note"),
     Mutation("src/bcnn/train/transfer.py", "if state[name].dtype != tensor.dtype", "if False", "tests/test_train_losses.py", "transfer"),
     Mutation("src/bcnn/train/run.py", ', errors="replace"', "", "tests/test_train_report.py", "no_records"),
     # --- trust
@@ -71,6 +74,10 @@ MUTATIONS = (
     Mutation("src/bcnn/console.py", "segment if segment.control else Segment(visible(segment.text), segment.style)", "segment", "tests/test_console.py"),
     Mutation("src/bcnn/cli/app.py", "print(f\"bcnn: {visible(str(error))}\"", "print(f\"bcnn: {error}\"", "tests/test_console.py", "file_name"),
     Mutation("src/bcnn/train/report.py", "return html.escape(plain)", "return plain", "tests/test_train_report.py", "markup"),
+    # --- programs
+    Mutation("src/bcnn/deploy/fields.py", "if np.abs(values).max() >= 1 << 15", "if False", "tests/test_packfile_forged.py", "one_byte"),
+    Mutation("src/bcnn/deploy/engine.py", "self.peak_memory, program.limits", "0, program.limits", "tests/test_limits.py", "gigabytes"),
+    Mutation("src/bcnn/learn/memory.py", " or raw.size != len(counts) * CENTRES * features", "", "tests/test_learn.py", "read_back"),
     # --- images
     Mutation("src/bcnn/images.py", "if pixels <= LARGE * scale**2", "if pixels < LARGE * scale", "tests/test_images.py", "large_jpeg"),
     Mutation("src/bcnn/images.py", "if pixels > LARGE:", "if pixels >= LARGE:", "tests/test_images.py", "ordinary"),

@@ -1,4 +1,5 @@
-"""Files that are complete or not there: everything this package writes for keeps goes through `write_atomic` or `replacing`.
+"""Files that are complete or not there: everything this package writes for keeps goes through `write_atomic` or `replacing`,
+and what it reads may be asked by `check_plain` first whether it is a file at all.
 
 A temporary file of its own beside the target, fsync, rename, fsync of the folder: the name always means a complete file,
 before and after a crash of the machine, and however many processes write it at once. What a killed process leaves behind
@@ -33,8 +34,13 @@ def write_atomic(path: Path, content: bytes, previous: Path | None = None) -> No
 def replacing(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
     """A file to write to, which takes the place of `path` when the block ends, or vanishes if it raises.
 
-    An existing file's permissions are kept. A symbolic link is replaced, not followed.
+    An existing file's permissions are kept. A symbolic link is replaced, not followed. A pipe or a device is neither: writing
+    to /dev/null must not put a file in its place.
     """
+    if not path.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+        check_plain(path)
     for name in (path, previous):
         if name is not None:
             _sweep(name)
@@ -56,6 +62,15 @@ def replacing(path: Path, previous: Path | None = None) -> Iterator[BinaryIO]:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def check_plain(path: str | Path) -> None:
+    """An `OSError` unless it is a file: to open a pipe is to wait for its writer, and a device such as /dev/zero never ends."""
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is a pipe, a socket or a device, not a file", os.fspath(path))
 
 
 def digest(data: bytes | memoryview) -> str:

@@ -23,6 +23,7 @@ from PIL import Image, ImageOps
 from PIL import features as pillow
 
 from bcnn.errors import UserError
+from bcnn.files import check_plain
 
 Pixels = NDArray[np.uint8]  # H, W, 3
 SUFFIXES = frozenset(
@@ -90,6 +91,8 @@ def open_rgb(path: str | Path | bytes) -> Image.Image:
 
 def _rgb(file: str | Path | io.BytesIO, path: str) -> Image.Image:
     try:
+        if not isinstance(file, io.BytesIO):
+            check_plain(file)
         with _open(file) as image:
             pixels = image.width * image.height
             if pixels > LARGE:
@@ -115,7 +118,8 @@ def _rgb(file: str | Path | io.BytesIO, path: str) -> Image.Image:
     except IsADirectoryError:
         raise UserError(f"{path} is a folder, not an image") from None
     except (OSError, ValueError, SyntaxError, OverflowError, struct.error) as error:  # what Pillow's decoders raise
-        raise UserError(f"cannot read image {path}: {error}") from None
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise UserError(f"cannot read image {path}: {reason}") from None
 
 
 def _open(path: str | Path | io.BytesIO) -> Image.Image:

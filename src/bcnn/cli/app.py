@@ -6,7 +6,9 @@ runs, so that `bcnn --help` answers at once.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -71,12 +73,17 @@ def check_picture(path: Path, suffixes: tuple[str, ...]) -> None:
 
 
 def main() -> None:
-    """The entry point: a `UserError` becomes one sentence and exit code 2, never a traceback."""
+    """Run the verb: a `UserError` becomes one sentence and exit code 2, never a traceback. So does what a system call refuses where
+    nobody expected it: a name too long, a full disk under stdout."""
     for group in VERBS:
         importlib.import_module(f"bcnn.cli.{group}")  # importing a module adds its verbs
 
     try:
-        app()
+        try:
+            app()
+        finally:
+            if sys.stdout:
+                sys.stdout.flush()  # here and not at the end of the process, where a failure could only be ignored
     except UserError as error:
         print(f"bcnn: {visible(str(error))}", file=sys.stderr)
         sys.exit(2)
@@ -89,5 +96,18 @@ def main() -> None:
         print(f"bcnn: this needs {error.name}; install it with: pip install 'bcnn[train]'", file=sys.stderr)
         sys.exit(2)
     except BrokenPipeError:  # `bcnn summary | head`
-        sys.stderr.close()
-        sys.exit(0)
+        _forget_output()
+        sys.exit(1)
+    except OSError as error:
+        _forget_output()
+        what = f"{error.filename}: " if error.filename else ""
+        print(f"bcnn: {visible(f'{what}{error.strerror or error}')}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _forget_output() -> None:
+    """What is still to be written to stdout goes nowhere, or the end of the process would complain of it again."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)

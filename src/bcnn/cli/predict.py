@@ -62,7 +62,7 @@ def predict(
     unread = 0
     for file in track(files, "Predicting", console=err, transient=True, disable=len(files) < 50):
         try:
-            photo = sys.stdin.buffer.read() if file == "-" else file
+            photo = _stdin() if file == "-" else file
             pixels = images.fit(images.open_rgb(photo), program.shapes[0][:2], program.crop)
         except UserError as error:
             unread += 1
@@ -100,6 +100,12 @@ def predict(
     if unread and len(files) > 1:
         say((f"{unread} of {len(files)} images have no answer, named above",))
     raise typer.Exit(2 if unread else 0)
+
+
+def _stdin() -> bytes:
+    if sys.stdin is None:
+        raise UserError("there is no stdin to read an image from: it is closed")
+    return sys.stdin.buffer.read()
 
 
 def _chosen(photos: list[str]) -> tuple[list[str | Path], list[Path]]:

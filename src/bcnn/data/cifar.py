@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcnn.errors import UserError
+from bcnn.files import check_plain
 
 TRAIN = {"cifar-10": [f"data_batch_{i}" for i in range(1, 6)], "cifar-100": ["train"]}
 TEST = {"cifar-10": "test_batch", "cifar-100": "test"}
@@ -40,6 +41,7 @@ class _Unpickler(pickle.Unpickler):
 def read_batch(path: Path) -> dict[bytes, Any]:
     """One batch file; anything but a dict of plain values and arrays is a `UserError`."""
     try:
+        check_plain(path)
         with path.open("rb") as file:
             batch = _Unpickler(file, encoding="bytes").load()
     except UserError as error:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcnn.errors import UserError
-from bcnn.files import write_atomic
+from bcnn.files import check_plain, write_atomic
 
 MAX_HEADER = 1 << 18  # 256 KiB of JSON: a packed file has a few hundred bytes of it, whatever its network
 MAX_FILE = 1 << 27  # 128 MiB: twenty times the paper's largest network; unpacking bits needs up to eight times that
@@ -63,6 +63,7 @@ def write_container(path: str | Path, container: Container) -> int:
 def read_container(path: str | Path) -> tuple[Container, int]:
     """Metadata and tensors, and the size of the header. The tensors share one buffer of our own."""
     try:
+        check_plain(path)
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if not 8 < size <= MAX_FILE:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bcnn.data.config import DataConfig
 from bcnn.deploy import card, shipped
 from bcnn.errors import UserError, nearest
+from bcnn.files import check_plain
 from bcnn.scores import Scores
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ def _some(
 def is_checkpoint(path: Path) -> bool:
     """Whether a file is a checkpoint of ours, by its header alone (a packed file is a safetensors file too)."""
     try:
+        check_plain(path)
         with safetensors.safe_open(str(path), "np") as file:
             header: dict[str, str] = file.metadata() or {}
             return header.get("format", "").startswith("bcnn-checkpoint")

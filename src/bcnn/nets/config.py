@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bcnn.errors import UserError, nearest
+from bcnn.files import check_plain
 from bcnn.plain import known_keys, shown, to_plain
 
 PReLU = Literal["module", "block"]
@@ -253,6 +254,7 @@ def read(path: str | Path) -> NetworkConfig:
     """A config from a .json or .toml file."""
     path = Path(path)
     try:
+        check_plain(path)
         text = path.read_text(encoding="utf-8")
         data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except OSError as error:

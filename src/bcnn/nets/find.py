@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bcnn.errors import UserError, nearest
+from bcnn.files import check_plain
 from bcnn.nets import chosen
 from bcnn.nets.config import NetworkConfig
 from bcnn.nets.registry import ARCHITECTURES, Size, unknown
@@ -261,6 +262,7 @@ def parse_labels(text: str) -> tuple[str, ...]:
     path = Path(text)
     if "," not in text:
         try:
+            check_plain(path)
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, ValueError):
             raise UserError(

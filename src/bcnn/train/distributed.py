@@ -33,7 +33,7 @@ def processes(device: str, resume_command: str = "--resume") -> Iterator[str]:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        torch.empty(0, device=device)
+        torch.zeros(1, device=device).tolist()
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # unknown, not built in, not there
         reason = str(error).partition("\n")[0]
         raise UserError(f"device {device!r} cannot be used here, set device to auto or cpu: {reason}") from None

@@ -10,7 +10,7 @@ import fcntl
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bcnn.errors import UserError
@@ -38,15 +38,18 @@ def locked(path: Path, what: str) -> Iterator[None]:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        holder = os.pread(handle, 200, 0).decode("utf-8", "replace").strip() or "another process"
+        holder = "another process"
+        with suppress(OSError):
+            holder = os.pread(handle, 200, 0).decode("utf-8", "replace").strip() or holder
         os.close(handle)
         raise UserError(f"{what} is in use by {holder}; wait until it ends, or stop it") from None
     except OSError:
         pass  # a file system without locks: as good as it gets
     _held.add(handle)
     try:
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        with suppress(OSError):  # a full disk: the lock holds without its note
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         yield
     finally:
         if handle in _held:  # else this is a forked child, and the number may mean another file by now

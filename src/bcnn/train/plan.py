@@ -21,6 +21,7 @@ from bcnn.data.config import Augment, DataConfig
 from bcnn.data.sources import Source
 from bcnn.deploy import shipped
 from bcnn.errors import UserError
+from bcnn.files import check_plain
 from bcnn.nets import chosen, latent
 from bcnn.train import adam, begin, budget, fused, recipes
 from bcnn.train.config import Step, TrainConfig
@@ -85,6 +86,7 @@ def typical_side(source: Source) -> int:
     sides = []
     for item in items[:: max(1, len(items) // 20)]:
         try:
+            check_plain(item)
             with Image.open(item) as image:
                 sides.append(min(image.size))
         except (OSError, ValueError, SyntaxError):

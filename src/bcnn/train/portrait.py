@@ -19,7 +19,7 @@ from PIL import Image
 from bcnn import images
 from bcnn.data import Data, Split, augment
 from bcnn.errors import UserError
-from bcnn.files import write_atomic
+from bcnn.files import check_plain, write_atomic
 from bcnn.scores import Scores
 from bcnn.train.run import RunFolder
 
@@ -72,6 +72,7 @@ def write(folder: RunFolder, data: Data, scores: Scores, mistakes: Mistakes, siz
 def read(folder: RunFolder) -> dict[str, Any]:
     """What `write` left; nothing where there is none, or a damaged one: a report without it is still a report."""
     try:
+        check_plain(folder.path / FILE)
         about = json.loads((folder.path / FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}

@@ -117,7 +117,7 @@ class RunFolder:
     def read_metrics(self, kind: str = "") -> list[dict[str, Any]]:
         """The records of a kind ("epoch", "update"). A line that was cut short by a kill or damaged later is no record."""
         records = []
-        text = self.metrics.read_text(encoding="utf-8", errors="replace") if self.metrics.exists() else ""
+        text = self.metrics.read_text(encoding="utf-8", errors="replace") if self.metrics.is_file() else ""
         for line in text.splitlines():
             try:
                 record = json.loads(line)

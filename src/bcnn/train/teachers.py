@@ -28,7 +28,7 @@ from torch.nn import functional as F
 
 from bcnn.data import Data
 from bcnn.errors import UserError
-from bcnn.files import replacing
+from bcnn.files import check_plain, replacing
 from bcnn.nets.bcnn import Network
 from bcnn.program.lower import image_size
 from bcnn.train import checkpoint
@@ -141,6 +141,7 @@ def _pretrained(package: str, model: str) -> nn.Module:
 
 def _exported(path: Path) -> tuple[nn.Module, tuple[int, int]]:
     try:
+        check_plain(path)
         program = torch.export.load(path)
         (example,), _ = program.example_inputs
         return program.module(), (int(example.shape[2]), int(example.shape[3]))
@@ -161,6 +162,7 @@ class Stored:
     def __init__(self, file: Path, variants: int, images: int, classes: int) -> None:
         self.variants = variants
         try:
+            check_plain(file)
             self.table: NDArray[np.float32] = np.load(file, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise UserError(f"{file} is damaged: {error}; remove it, and it is made again") from None
