@@ -202,7 +202,8 @@ class Trainer:
                     found = begin.features(network, parts, advance)
             share = begin.fit_decoder(network, *found)
             self.terminal.say(
-                f"new decoder: fitted to {len(found[1]):,} crops of training images, {share:.1%} of them right", "dim"
+                f"new decoder: fitted to {len(found[1]):,} crops of training images, {share:.1%} right of those left out of a fit",
+                "dim",
             )
 
     def train_step(self, step: Step, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
