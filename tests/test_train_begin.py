@@ -141,7 +141,7 @@ def test_a_fitted_decoder_knows_more_than_a_random_one(run):
     x = torch.randn(200, network.decoder.linear.in_features)
     y = (x[:, 0] > 0).long() + 2 * (x[:, 1] > 0).long()
     network.decoder.linear = torch.nn.Linear(x.shape[1], 4)
-    assert begin.fit_decoder(network, x, y) > 0.95
+    assert begin.fit_decoder(network, x, y) > 0.8  # of those left out of a fit
     assert float((network.decoder.linear(x).argmax(1) == y).float().mean()) > 0.95
 
 

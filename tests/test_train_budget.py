@@ -20,37 +20,87 @@ class Clock:
         return self.now
 
 
-def simulate(steps, seconds, cost, closing=5.0):
-    """The run's end when an epoch of a step at full size takes cost(now) seconds: what a trainer does with a `Budget`."""
+def simulate(steps, seconds, cost, closing=5.0, evaluation=0.0, between=0.0, batches=20, every=5):
+    """The run's end when an update of a step at full size takes cost(now) seconds: what a trainer does with a `Budget`. What
+    else it does becomes slower with it."""
     clock = Clock()
     budget = Budget(seconds, 0.0, clock)
-    budget.evaluation = 0.0
+    config = tiny.config(steps=steps, evaluate_every=every, evaluate_with="engine")
+    eta = Eta(config, 10, batches, 100, budget.half_life)
+    first = cost(0)
+
+    def takes(what):
+        clock.now += what * cost(clock.now) / first
+
     at = 0
     while at < len(steps):
         epoch = 0
-        budget.start_epochs()
         while epoch < steps[at].total_epochs:
-            clock.now += cost(clock.now) * steps[at].size ** 2
+            for batch in range(1, batches + 1):
+                before = clock.now
+                clock.now += cost(clock.now) * steps[at].size ** 2
+                eta.trained(steps[at], clock.now - before)
+                if budget.behind(steps, at, epoch, batch, eta):
+                    steps = budget.refit(steps, at, epoch, batch, eta)
+                if budget.over(eta):
+                    break
+            steps = budget.refit(steps, at, epoch, batches, eta)
             epoch += 1
-            steps = budget.refit(steps, at, epoch)
+            evaluated = epoch % every == 0 or epoch == steps[at].total_epochs
+            if evaluated:
+                before = clock.now
+                takes(evaluation)
+                eta.evaluation(clock.now - before)
+            before = clock.now
+            takes(between)
+            eta.between = clock.now - before
+            if evaluated and budget.closing < 0:
+                before = clock.now
+                takes(closing)
+                budget.closed(clock.now - before, eta)
         at += 1
-    return clock.now + closing, steps
+    takes(closing)
+    return clock.now, steps
 
 
 @pytest.mark.parametrize("speed", [0.3, 0.8, 1.0, 1.3, 3.0])
-def test_a_run_keeps_to_its_minutes_within_a_tenth_whatever_the_speed_turns_out_to_be(speed):
-    end, _ = simulate((replace(A, epochs=11), replace(B, epochs=16)), 600, lambda now: 30 / speed)
+@pytest.mark.parametrize("evaluation", [0.0, 12.0])
+def test_a_run_keeps_to_its_minutes_within_a_tenth_whatever_the_speed_turns_out_to_be(speed, evaluation):
+    steps = (replace(A, epochs=11), replace(B, epochs=16))
+    end, _ = simulate(steps, 600, lambda now: 1.5 / speed, evaluation=evaluation, between=1.0)
     assert 0.9 * 600 <= end <= 1.1 * 600
 
 
-def test_a_machine_that_becomes_slower_on_the_way_costs_epochs_not_time():
-    end, steps = simulate((replace(B, epochs=20),), 600, lambda now: 28 if now < 200 else 56)
+@pytest.mark.parametrize("slower", [2, 5, 10])
+@pytest.mark.parametrize("since", [0.15, 0.5, 0.8])
+def test_a_machine_that_becomes_slower_on_the_way_costs_epochs_not_time(slower, since):
+    def cost(now):
+        return 1.2 if now < since * 600 else 1.2 * slower
+
+    end, steps = simulate((replace(B, epochs=24),), 600, cost, evaluation=2.0, between=0.5)
     assert 0.9 * 600 <= end <= 1.1 * 600
-    assert steps[0].total_epochs < 20
+    assert steps[0].total_epochs < 24
+
+
+def test_a_machine_that_becomes_faster_gets_more_epochs():
+    end, steps = simulate((replace(B, epochs=24),), 600, lambda now: 1.2 if now < 100 else 0.4)
+    assert 0.9 * 600 <= end <= 1.1 * 600
+    assert steps[0].total_epochs > 24
+
+
+def test_a_slow_report_is_noticed_in_time():
+    end, _ = simulate((replace(B, epochs=24),), 600, lambda now: 1.0, closing=60.0)
+    assert 0.9 * 600 <= end <= 1.1 * 600
+
+
+def test_an_epoch_that_does_not_fit_is_ended_where_it_is():
+    end, steps = simulate((replace(B, epochs=1),), 600, lambda now: 100.0, batches=20)
+    assert steps[0].total_epochs == 1
+    assert end <= 600 + 100 + 2 * 5
 
 
 def test_a_later_step_keeps_at_least_one_epoch():
-    _, steps = simulate((A, B), 60, lambda now: 40.0)
+    _, steps = simulate((A, B), 60, lambda now: 2.0)
     assert steps[1].total_epochs >= 1
 
 

@@ -166,9 +166,10 @@ def _channels(values: NDArray[np.float32], like: Tensor) -> Tensor:
 # --- opening --------------------------------------------------------------------------------------------------------
 
 
-def find_source(config: DataConfig) -> sources.Source:
-    """The images that a run trains and measures on, before any is read."""
-    return sources.find(config.source, config.hold_out, config.strict, config.evaluate)
+def find_source(config: DataConfig, found: sources.Source | None = None) -> sources.Source:
+    """The images that a run trains and measures on, before any is read; of those `found` already, if they are."""
+    found = found or sources.find(config.source, config.hold_out, config.strict, config.evaluate)
+    return sources.part(found, config.share) if config.share < 1 else found
 
 
 def open_data(config: DataConfig, size: tuple[int, int], source: sources.Source | None = None) -> Data:

@@ -50,6 +50,7 @@ class DataConfig:
         ""  # the folder that accuracy is measured on: val or test; none: val, or images split off from train
     )
     hold_out: float = 0.0  # > 0: measure on this share of the training images instead, to choose settings
+    share: float = 1.0  # of the images, in each class: a run of few minutes does not read more than it has time for
     crop: float = 0.875  # of evaluation: shorter side resized to size / crop, centre kept (224 / 256), see images.fit
     stored: float = 1.0  # a data set kept in memory is stored at this multiple of the network's input size
     memory_mb: int = 2048  # a data set up to this size is decoded once; a larger one streams through `workers`
@@ -64,6 +65,8 @@ class DataConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.hold_out < 1:
             raise UserError(f"data.hold_out must be from 0 to below 1, got {self.hold_out}")
+        if not 0 < self.share <= 1:
+            raise UserError(f"data.share must be above 0 and at most 1, got {self.share}")
         if not SMALLEST_CROP <= self.crop <= 1:  # what a packed file may hold
             raise UserError(f"data.crop must be from {SMALLEST_CROP} to 1, got {self.crop}")
         if not 1 <= self.stored <= 16:

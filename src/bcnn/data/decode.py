@@ -25,6 +25,7 @@ class Unreadable:
     """The images that could not be read: each is named once, when it is met; `strict` stops at the first."""
 
     strict: bool = False
+    silent: bool = False  # for images that are read again later
     sentences: dict[str, str] = field(default_factory=dict)  # by file
 
     def add(self, file: str, sentence: str) -> None:
@@ -32,6 +33,8 @@ class Unreadable:
             raise UserError(f"{sentence} (--strict-data stops here; without it such images are skipped)")
         if file not in self.sentences:
             self.sentences[file] = sentence
+            if self.silent:
+                return
             console = Console(stderr=True, highlight=False, markup=False)  # a file's name may hold brackets
             console.print(f"skipped: {sentence}", style="yellow", soft_wrap=True)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -102,6 +102,13 @@ def split_off(images: Images, share: float) -> tuple[Images, Images]:
         count = min(len(members) - 1, max(1, round(share * len(members))))
         off[members[:count]] = True
     return images.take(~off), images.take(off)
+
+
+def part(source: Source, share: float) -> Source:
+    """That share of the images of each class, on both sides."""
+    note = f"{share:.0%} of the images are used, chosen by their names"
+    train, val = split_off(source.train, share)[1], split_off(source.val, share)[1]
+    return replace(source, train=train, val=val, notes=(*source.notes, note))
 
 
 def by_hash(images: Images) -> Iterator[NDArray[np.int64]]:

@@ -100,6 +100,14 @@ def fit(
     return Decoder(found[: d * c].reshape(d, c), found[d * c :])
 
 
+def path(x: Floats, y: Labels, penalty: float, classes: int) -> Decoder:
+    """The decoder of that penalty by way of the stronger ones, as it was chosen."""
+    decoder = Decoder.zero(x.shape[1], classes)
+    for strength in PENALTIES[: PENALTIES.index(penalty) + 1]:
+        decoder = fit(x, y, strength, decoder)
+    return decoder
+
+
 def minimise(loss: Callable[[Doubles], tuple[float, Doubles]], at: Doubles) -> Doubles:
     """L-BFGS with halved steps (Armijo); ends when steps gain nothing any more."""
     value, gradient = loss(at)

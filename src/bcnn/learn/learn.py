@@ -26,7 +26,7 @@ from bcnn.errors import UserError
 from bcnn.files import digest
 from bcnn.learn import choose, memory, none
 from bcnn.learn.features import features
-from bcnn.learn.fit import PENALTIES, Decoder, Floats, Labels, Scale, fit
+from bcnn.learn.fit import Decoder, Scale, path
 from bcnn.learn.head import Head, put_on, taken_off
 from bcnn.learn.photos import BATCH, Progress, Read, folder, read
 from bcnn.program.program import Program
@@ -86,7 +86,7 @@ def learn(source: Source, wishes: Wishes, data: str, progress: Progress = lambda
         kept = memory.remember(seen, np.append(train.y, np.full(len(for_fit), classes)), classes + 1)
         others_refused = float((none.in_fit(decoder)(none.with_strangeness(held_out)).argmax(axis=1) == classes).mean())
     else:
-        decoder = _path(x, train.y, penalty, classes)
+        decoder = path(x, train.y, penalty, classes)
         if wishes.none:
             held = read(reader, source.val, unreadable, "reading held-out photos", progress)
             decoder = none.from_known(decoder, none.threshold(decoder, scale(held.x)))
@@ -202,14 +202,6 @@ def _start(model: str) -> _Origin:
     path = shipped.find(model or shipped.start())
     program = packfile.read(path)
     return _Origin(path.name, digest(path.read_bytes()), program)
-
-
-def _path(x: Floats, y: Labels, penalty: float, classes: int) -> Decoder:
-    """By way of the stronger penalties, as it was chosen."""
-    decoder = Decoder.zero(x.shape[1], classes)
-    for strength in PENALTIES[: PENALTIES.index(penalty) + 1]:
-        decoder = fit(x, y, strength, decoder)
-    return decoder
 
 
 def _card(program: Program, scores: Scores, train: Read, data: str, seconds: float, origin: _Origin) -> card.Card:

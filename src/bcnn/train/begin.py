@@ -11,14 +11,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from bcnn.data.batches import scale_offset
 from bcnn.deploy import card, measure, packfile, shipped
 from bcnn.deploy.engine import Engine
 from bcnn.errors import UserError
+from bcnn.learn import choose, fit
+from bcnn.learn.fit import PENALTIES
+from bcnn.learn.photos import FOLDS, Read
 from bcnn.nets import chosen, latent
 from bcnn.program.lower import lower
 from bcnn.train import checkpoint
@@ -27,8 +30,7 @@ from bcnn.train.transfer import check_state
 
 Floats3 = tuple[float, float, float]
 DECODER = "decoder.linear."  # of every registered network, see `parts.Decoder`
-RIDGE = 1e-3  # L2 on the new decoder's weights, of features with variance 1
-STEPS = 40  # of L-BFGS: the loss no longer moves after some 30
+FEW = 50  # classes, up to which a new decoder's penalty is chosen: each fit takes longer with each of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,24 +186,18 @@ def features_packed(
 
 
 def fit_decoder(network: nn.Module, x: Tensor, y: Tensor) -> float:
-    """Logistic regression from features to classes into the decoder; its share of right answers on these very images."""
+    """Logistic regression from features to classes into the decoder, as `bcnn learn` does it: with the penalty that images left out
+    of the fit like best. Their share of right answers."""
     linear = network.get_submodule(DECODER.rstrip("."))
     assert isinstance(linear, nn.Linear)
-    mean, std = x.mean(0), x.std(0).clamp_min(1e-6)
-    z = (x - mean) / std
-    weight = torch.zeros(linear.out_features, linear.in_features, requires_grad=True)
-    bias = torch.zeros(linear.out_features, requires_grad=True)
-    optimizer = torch.optim.LBFGS([weight, bias], max_iter=STEPS, line_search_fn="strong_wolfe")
-
-    def loss() -> Tensor:
-        optimizer.zero_grad()
-        value = F.cross_entropy(z @ weight.T + bias, y) + RIDGE * weight.square().sum()
-        value.backward()  # type: ignore[no-untyped-call]
-        return value
-
-    optimizer.step(loss)  # type: ignore[no-untyped-call]
+    found, classes = x.numpy(), y.numpy()
+    photos = Read(found, classes, np.arange(len(classes)) % FOLDS, 0.0)
+    among = PENALTIES if linear.out_features <= FEW else PENALTIES[2:3]
+    penalty, share = choose.penalty(photos, linear.out_features, among)
+    scale = fit.Scale.of(found)
+    decoder = fit.path(scale(found), classes, penalty, linear.out_features)
+    weight = decoder.weight * scale.scale[:, None]  # W (x * scale + offset) + b as one linear layer of x
     with torch.no_grad():
-        scaled = weight / std  # W (x - mean) / std + b as one linear layer of x
-        linear.weight.copy_(scaled)
-        linear.bias.copy_(bias - scaled @ mean)
-        return float(((z @ weight.T + bias).argmax(1) == y).float().mean())
+        linear.weight.copy_(torch.from_numpy(weight.T))
+        linear.bias.copy_(torch.from_numpy(decoder.bias + scale.offset @ decoder.weight))
+    return share

@@ -45,6 +45,7 @@ def choose(
     source: Source | None = None,
     began: float | None = None,
     network: chosen.AnyNetwork | None = None,
+    clock: budget.Clock = time.monotonic,
 ) -> Choice:
     """The run that is wanted, on `data`. With minutes its images must have been found: `source`."""
     if wanted.minutes and wanted.epochs:
@@ -60,8 +61,8 @@ def choose(
         from bcnn.train import plan
 
         assert source is not None
-        spent = 0.0 if began is None else time.monotonic() - began
-        made = plan.make(wanted.minutes, source, data, wanted.init, network, spent)
+        spent = 0.0 if began is None else clock() - began
+        made = plan.make(wanted.minutes, source, data, wanted.init, network, spent, clock)
         config, lines = made.config, made.lines
     elif wanted.init:
         from bcnn.train import begin

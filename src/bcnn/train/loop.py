@@ -26,7 +26,7 @@ from bcnn.scores import Scores
 from bcnn.train import adam, begin, checkpoint, distributed, fused, losses, meters, schedule, settings, tensorboard
 from bcnn.train.budget import Budget
 from bcnn.train.config import Step, TrainConfig
-from bcnn.train.eta import Eta
+from bcnn.train.eta import HALF_LIFE, Eta
 from bcnn.train.evaluate import batch_size as evaluation_batch
 from bcnn.train.evaluate import evaluate, evaluate_packed
 from bcnn.train.interrupt import Interrupt, Stopped
@@ -42,6 +42,7 @@ METER_IMAGES = 64  # evaluation images that the activity meters look at
 CALIBRATION_IMAGES = 64  # that batch norm's statistics are measured on: those of a batch
 FIT_IMAGES = 4096  # at most, that a new decoder is fitted to: training goes on from there
 FIT_SHARE = 0.25  # of a run's minutes, at most for that
+REHEARSED = 180.0  # seconds: a shorter run does not write its report twice to know how long that takes
 
 
 def batches_of(config: TrainConfig, images: int) -> int:
@@ -106,8 +107,13 @@ class Trainer:
         begin_with: begin.Start | None = None,
         budget: Budget | None = None,
         callbacks: Sequence[Callback] = (),
+        finish: Callable[[Trainer], None] = lambda trainer: None,
     ) -> None:
         self.begin_with, self.budget, self.callbacks = begin_with, budget, callbacks
+        self.finish = (
+            finish  # the report and the packed file; a run of so many minutes makes them once before the end, too
+        )
+        self.clock = budget.clock if budget else time.monotonic
         self.mistakes = Mistakes()  # of the last evaluation
         self.last_scores: Scores | None = None
         self.config, self.data, self.folder, self.device = config, data, folder, device
@@ -119,7 +125,8 @@ class Trainer:
         self.batches = batches_of(config, len(data.train))
         self.progress = Progress()
         self.saved_at = time.monotonic()
-        self.eta = Eta(config, self.batch, self.batches, len(data.val))
+        half_life = budget.half_life if budget else HALF_LIFE
+        self.eta = Eta(config, self.batch, self.batches, len(data.val), half_life)
         self.tensorboard: Callable[[dict[str, Any]], None] = lambda record: None
 
     def check_shares(self) -> None:
@@ -185,7 +192,6 @@ class Trainer:
             parts: Iterator[tuple[Tensor, Tensor]] = (
                 (x, y) for b in batches for x, y in zip(torch.split(b.x, small), torch.split(b.y, small), strict=True)
             )
-            began = time.monotonic()
             if self.budget is not None:
                 parts = self.budget.at_most(FIT_SHARE, parts)
             with self.terminal.side_task("fit the decoder", images) as advance, fused.cores(network):
@@ -194,21 +200,18 @@ class Trainer:
                     found = begin.features_packed(network, parts, self.data.mean, self.data.std, size, advance)
                 else:
                     found = begin.features(network, parts, advance)
-            if self.budget is not None:  # until the first evaluation: it will take about as long an image
-                self.budget.evaluation = (time.monotonic() - began) * max(1.0, len(self.data.val) / len(found[1]))
             share = begin.fit_decoder(network, *found)
             self.terminal.say(
-                f"new decoder: fitted to {len(found[1]):,} crops of training images, {share:.1%} of them right", "dim"
+                f"new decoder: fitted to {len(found[1]):,} crops of training images, {share:.1%} right of those left out of a fit",
+                "dim",
             )
 
     def train_step(self, step: Step, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         model = distributed.wrap(network)
         targets = find_targets(step, self.config, self.data, self.folder, self.device, self.terminal, self.trust)
         progress = self.progress
-        if self.budget is not None:
-            self.budget.start_epochs()
         while progress.epoch < step.total_epochs:
-            began, already = time.monotonic(), progress.seen
+            began, already = self.clock(), progress.seen
             before = began
             with fused.cores(network):
                 for batch in self.data.train_batches(
@@ -223,9 +226,11 @@ class Trainer:
                     self.config.epoch_images,
                 ):
                     t = progress.epoch + progress.batch / self.batches
+                    t = self.budget.at(step, t) if self.budget else t
                     self.update(step, t, model, network, optimizer, targets, batch)
-                    before, last = time.monotonic(), before
+                    before, last = self.clock(), before
                     self.eta.trained(step, before - last)
+                    step = self.refit(step)
                     left = self.eta.left(self.config.steps, progress.step, progress.epoch, progress.batch)
                     self.terminal.advance(f"{step.name} epoch {progress.epoch + 1}/{step.total_epochs}", left)
                     if distributed.any_process(self.interrupt.asked(progress.updates), self.device):
@@ -233,18 +238,22 @@ class Trainer:
                         raise Stopped(self.interrupt.received)
                     if time.monotonic() - self.saved_at >= self.config.save_seconds:
                         self.save(network, optimizer)
-            seconds = time.monotonic() - began
+                    if self.budget is not None and self.budget.over(self.eta):
+                        break
+            seconds = self.clock() - began
             progress.seconds += seconds
-            step = self.refit(step)
+            step = self.refit(step, ended=True)
             self.end_epoch(step, network, optimizer, (progress.seen - already) / max(seconds, 1e-9))
         distributed.wait_for_all()
 
-    def refit(self, step: Step) -> Step:
-        """In a run of so many minutes: the step that has just ended an epoch, with as many of them as there is time for."""
+    def refit(self, step: Step, ended: bool = False) -> Step:
+        """In a run of so many minutes: the step with as many epochs as there is time for, after each and when one falls behind."""
         if self.budget is None:
             return step
-        at = self.progress.step
-        steps = self.budget.refit(self.config.steps, at, self.progress.epoch + 1)
+        at, epoch, batch = self.progress.step, self.progress.epoch, self.progress.batch
+        if not ended and not self.budget.behind(self.config.steps, at, epoch, batch, self.eta):
+            return step
+        steps = self.budget.refit(self.config.steps, at, epoch, self.batches if ended else batch, self.eta)
         if steps != self.config.steps:
             self.config = dataclasses.replace(self.config, steps=steps)
             self.terminal.resize(sum(step.total_epochs for step in steps) * self.batches)
@@ -317,22 +326,19 @@ class Trainer:
     # --- what happens between the updates ---------------------------------------------------------------------------
 
     def end_epoch(self, step: Step, network: nn.Module, optimizer: torch.optim.Optimizer, speed: float) -> None:
-        progress = self.progress
+        progress, ended = self.progress, self.clock()
         progress.epoch += 1
         progress.epochs_done += 1
-        scores = None
+        scores, seconds = None, 0.0
         if progress.epoch % self.config.evaluate_every == 0 or progress.epoch == step.total_epochs:
             with self.terminal.side_task("evaluate", len(self.data.val)) as advance:
-                began = time.monotonic()
                 self.mistakes = Mistakes()
                 packed = self.config.evaluate_with == "engine" and step.weights == "binary"
                 how = evaluate_packed if packed else evaluate
                 scores = how(network, self.data, self.device, advance, self.mistakes.look)
                 self.last_scores = scores
-                seconds = time.monotonic() - began
+                seconds = self.clock() - ended
                 self.eta.evaluation(seconds)
-                if self.budget is not None:
-                    self.budget.evaluation = seconds
         record = self.record(step, network, scores, speed)
         progress.batch = progress.hits = progress.seen = 0
         progress.loss_sum, progress.flips = 0.0, []
@@ -344,6 +350,11 @@ class Trainer:
         if scores and progress.epoch == step.total_epochs:
             progress.accuracies[step.name] = scores.top1
         self.save(network, optimizer)
+        self.eta.between = self.clock() - ended - seconds
+        if scores and self.budget is not None and self.budget.closing < 0 and self.budget.seconds >= REHEARSED:
+            began = self.clock()
+            self.finish(self)
+            self.budget.closed(self.clock() - began, self.eta)
 
     def record(self, step: Step, network: nn.Module, scores: Scores | None, speed: float) -> dict[str, Any]:
         progress = self.progress
@@ -357,7 +368,7 @@ class Trainer:
             "epochs_done": progress.epochs_done,
             "updates": progress.updates,
             "lr": schedule.learning_rate(step, progress.epoch),
-            "loss": progress.loss_sum / self.batches,
+            "loss": progress.loss_sum / max(1, progress.batch),  # an epoch whose time is over is not complete
             "train_accuracy": progress.hits / max(1, progress.seen),
             "val_loss": scores.loss if scores else None,
             "accuracy": scores.top1 if scores else None,

@@ -1,6 +1,6 @@
 """`--minutes M`: what to start from, image size, epochs and learning rate for the time there is.
 
-1. Look: how many images of what size, without reading them.
+1. Look: how many images of what size, and how long a few of them take to read.
 2. Measure: images per second of the network on this machine, at the smallest size that comes into question. A few seconds.
 3. Choose from `CHOICES`, which holds what experiments showed (docs/training.md), and print the plan.
 4. Keep to it: after every epoch, `Budget` cuts or adds epochs.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -18,23 +17,25 @@ from PIL import Image
 from torch.nn import functional as F
 
 from bcnn.data.config import Augment, DataConfig
-from bcnn.data.sources import Source
+from bcnn.data.decode import Unreadable, batches
+from bcnn.data.sources import Source, part
 from bcnn.deploy import shipped
 from bcnn.errors import UserError
 from bcnn.files import check_plain
 from bcnn.nets import chosen, latent
 from bcnn.train import adam, begin, budget, fused, recipes
 from bcnn.train.config import Step, TrainConfig
-from bcnn.train.eta import duration
+from bcnn.train.eta import FORWARD, duration
 from bcnn.train.loop import FIT_IMAGES, FIT_SHARE
 
 BATCH = 32
 TRIED = 16  # images of an update that is measured
 MEASURED = 1.5  # seconds of updates
-OPENING = 0.06  # of the time: imports, reading and decoding images, fitting the decoder
+OPENING = 0.05  # of the time: fitting the decoder, the report and packing, done twice
 EPOCHS = 24  # at least so many, shorter than the data set if need be: the plan is corrected after each
 EVALUATIONS = 5  # over the run
-ENGINE = 0.05  # of a training image's time that evaluating one takes in the engine
+READING = 0.3  # of the time, at most, for reading images: of more of them only a part is used
+READ = 24  # images that are read to know how long it takes
 LEAST = 0.5  # minutes: below, opening and closing take all there is
 
 
@@ -64,18 +65,30 @@ def make(
     init: str = "",
     network: chosen.AnyNetwork | None = None,
     spent: float = 0.0,
+    clock: budget.Clock = time.monotonic,
 ) -> Plan:
     """The plan of a run that is to take `minutes`, of which `spent` seconds are gone. `init`: "none" is from scratch."""
     if minutes < LEAST:
         raise UserError(f"--minutes {minutes:g}: give at least {LEAST:g}, below that reading and packing take it all")
     side = typical_side(source)
+    reading = seconds_to_read(source, clock)
+    share = min(1.0, READING * 60 * minutes / max(reading, 1e-6))
+    lines: list[str] = []
+    if share < 1:
+        lines.append(
+            f"reading all {len(source.train) + len(source.val):,} images would take {duration(reading)}: {share:.0%} of them are used"
+        )
+        source, data, reading = part(source, share), replace(data, share=share), share * reading
+    spent += reading
     if not init and network is None and side >= 32:
         init = shipped.start()
     init = "" if init == "none" else init
     if init:
         network = network or begin.network_of(init)
-        return _tuned(minutes, source, data, init, network, side, spent)
-    return _from_scratch(minutes, source, data, network, side, spent)
+        plan = _tuned(minutes, source, data, init, network, side, spent, clock)
+    else:
+        plan = _from_scratch(minutes, source, data, network, side, spent, clock)
+    return replace(plan, lines=(*lines, *plan.lines))
 
 
 def typical_side(source: Source) -> int:
@@ -86,12 +99,26 @@ def typical_side(source: Source) -> int:
     sides = []
     for item in items[:: max(1, len(items) // 20)]:
         try:
-            check_plain(item)
-            with Image.open(item) as image:
+            if not isinstance(item, Image.Image):
+                check_plain(item)
+            with item if isinstance(item, Image.Image) else Image.open(item) as image:
                 sides.append(min(image.size))
         except (OSError, ValueError, SyntaxError):
             continue
     return int(np.median(sides)) if sides else 224
+
+
+def seconds_to_read(source: Source, clock: budget.Clock) -> float:
+    """What reading all images takes, by a few of them spread over the classes."""
+    items = source.train.items
+    if isinstance(items, np.ndarray):
+        return 0.0
+    some = np.zeros(len(items), np.bool_)
+    some[:: max(1, len(items) // READ)] = True
+    began = clock()
+    for _ in batches(source.train.take(some), (128, 128), 1.0, Unreadable(silent=True), READ):
+        pass
+    return (clock() - began) / int(some.sum()) * (len(source.train) + len(source.val))
 
 
 def _tuned(
@@ -102,6 +129,7 @@ def _tuned(
     network: chosen.AnyNetwork,
     side: int,
     spent: float,
+    clock: budget.Clock,
 ) -> Plan:
     """Go on from a trained network: step 2 alone."""
     stride = network.stride
@@ -112,7 +140,7 @@ def _tuned(
     lines = [f"start: {init} ({network.name}), all but its decoder"]
     available = 60 * minutes * (1 - OPENING) - spent
     smallest = usable[-1].size
-    measured = measure(network.replace(image_size=(smallest, smallest)))
+    measured = measure(network.replace(image_size=(smallest, smallest)), clock)
     for choice in usable:
         speed = measured * (smallest / choice.size) ** 2  # work is in proportion to pixels
         passes = _passes(available, speed, source)
@@ -141,15 +169,28 @@ def _tuned(
 
 
 def _from_scratch(
-    minutes: float, source: Source, data: DataConfig, network: chosen.AnyNetwork | None, side: int, spent: float
+    minutes: float,
+    source: Source,
+    data: DataConfig,
+    network: chosen.AnyNetwork | None,
+    side: int,
+    spent: float,
+    clock: budget.Clock,
 ) -> Plan:
     """No start fits (tiny images, or another network was asked for): the steps of the nearest recipe, as long as there is time."""
     size = network.image_size if network else (side, side)
     base = recipes.recipe(recipes.for_size(size))
     network = (network or base.network).replace(classes=len(source.classes))
-    kept = replace(base.data, source=data.source, strict=data.strict, hold_out=data.hold_out, evaluate=data.evaluate)
+    kept = replace(
+        base.data,
+        source=data.source,
+        strict=data.strict,
+        hold_out=data.hold_out,
+        evaluate=data.evaluate,
+        share=data.share,
+    )
     config = replace(base, network=network, data=kept, minutes=minutes, pack=True)
-    speed = measure(network)
+    speed = measure(network, clock)
     shares = [step.total_epochs for step in config.steps]
     unit = sum(e * s.size**2 for e, s in zip(shares, config.steps, strict=True)) / sum(shares)
     passes = _passes(60 * minutes * (1 - OPENING) - spent, speed / unit, source)
@@ -163,7 +204,7 @@ def _from_scratch(
 
 def _passes(seconds: float, speed: float, source: Source) -> float:
     """Over the training images, when `EVALUATIONS` of the others, and a pass that fits the decoder, are paid for."""
-    forward = ENGINE * (EVALUATIONS * len(source.val) + min(FIT_IMAGES, len(source.train)))
+    forward = FORWARD["engine"] * (EVALUATIONS * len(source.val) + min(FIT_IMAGES, len(source.train)))
     return max(0.0, seconds - min(forward / speed, FIT_SHARE * seconds)) * speed / len(source.train)
 
 
@@ -193,25 +234,20 @@ def _finish(config: TrainConfig, source: Source, passes: float, lines: list[str]
     return Plan(config, tuple(lines))
 
 
-def measure(network: chosen.AnyNetwork, weights: str = "binary") -> float:
+def measure(network: chosen.AnyNetwork, clock: budget.Clock = time.monotonic) -> float:
     """Images per second of training updates, on random images: the median of `MEASURED` seconds, after one to warm up."""
     torch.manual_seed(0)
     module = chosen.build(network)
-    latent.set_weights(module, weights)
+    latent.set_weights(module, "binary")
     optimizer = adam.adam(module, Step(lr=1e-6))
     x, y = torch.randn(TRIED, 3, *network.image_size), torch.randint(0, network.classes, (TRIED,))
     times: list[float] = []
     with fused.cores(module):
-        began = time.monotonic()
-        while len(times) < 3 or time.monotonic() - began < MEASURED:
-            start = time.monotonic()
+        began = clock()
+        while len(times) < 3 or clock() - began < MEASURED:
+            start = clock()
             optimizer.zero_grad(set_to_none=True)
             F.cross_entropy(module(x), y).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-            times.append(time.monotonic() - start)
+            times.append(clock() - start)
     return TRIED / float(np.median(times[1:]))
-
-
-def name_of(data: str) -> str:
-    """Of the run: what the data is called."""
-    return Path(data).resolve().name or "run"

@@ -19,7 +19,7 @@ from bcnn.data.sources import Source
 from bcnn.errors import UserError
 from bcnn.nets import chosen, latent
 from bcnn.train import begin, checkpoint, distributed, extension, portrait, settings, teachers
-from bcnn.train.budget import Budget
+from bcnn.train.budget import Budget, Clock
 from bcnn.train.config import FINAL, TrainConfig
 from bcnn.train.interrupt import Interrupt, Stopped
 from bcnn.train.loop import Callback, Progress, Trainer, batches_of
@@ -41,15 +41,16 @@ def train(
     began: float | None = None,
     callbacks: Sequence[Callback] = (),
     extend: int = 0,
+    clock: Clock = time.monotonic,
 ) -> dict[str, Any]:
     """Train into the folder `out`, or resume what is in it (then its own config counts). Returns the content of run.json.
 
     `trust` lets a teacher be loaded that can run code, see `teachers`. It is not kept in the run: a resumed one asks again.
     `source` has the images where `config.data` names none. The minutes of a run that has some count from `began`
-    (`time.monotonic`), and each of `callbacks` gets every record of metrics.jsonl as it is made. `extend` adds so many epochs to
+    by `clock`, and each of `callbacks` gets every record of metrics.jsonl as it is made. `extend` adds so many epochs to
     the last step of a run that is resumed, finished or not.
     """
-    began = time.monotonic() if began is None else began
+    began = clock() if began is None else began
     folder = RunFolder(Path(out))
     if resume:
         config = folder.config()
@@ -61,7 +62,9 @@ def train(
         torch.set_num_threads(config.threads)
     with distributed.processes(config.device, folder.resume_command()) as device, ExitStack() as held:
         try:
-            return _train(config, folder, resume, stop_after, trust, device, held, source, began, callbacks, extend)
+            return _train(
+                config, folder, resume, stop_after, trust, device, held, source, began, callbacks, extend, clock
+            )
         except OSError as error:
             if error.errno not in CANNOT_WRITE:
                 raise
@@ -83,6 +86,7 @@ def _train(
     began: float,
     callbacks: Sequence[Callback],
     extend: int,
+    clock: Clock,
 ) -> dict[str, Any]:
     rank, world = distributed.rank_world()
     if config.minutes and world > 1:
@@ -95,7 +99,7 @@ def _train(
             teachers.check_trust(teacher, trust)
         if rank == 0:
             held.enter_context(folder.locked())
-    source = source or find_source(config.data)
+    source = find_source(config.data, source)
     check_labels(source.classes)
     if not resume and rank == 0:
         show_classes(source)
@@ -138,8 +142,8 @@ def _train(
             notes += [f"began with {info['processes']} processes, goes on with {world}: as good, but not the same bits"]
     budget = None
     if config.minutes:  # of a resumed run, what it has not trained yet
-        spent, since = (done.seconds, time.monotonic()) if resume else (0.0, began)
-        budget = Budget(max(1.0, 60 * config.minutes - spent), since)
+        spent, since = (done.seconds, clock()) if resume else (0.0, began)
+        budget = Budget(max(1.0, 60 * config.minutes - spent), since, clock)
     with Interrupt(stop_after) as interrupt, Terminal(total, done.updates, quiet=rank != 0) as terminal:
         for note in notes:
             terminal.say(note, "yellow")
@@ -147,7 +151,7 @@ def _train(
             f"{config.recipe}: {len(data.train):,} training and {len(data.val):,} evaluation images, "
             f"{len(data.classes)} classes, {config.network.name} at {data.size[0]} x {data.size[1]}, into {folder.path}"
         )
-        trainer = Trainer(config, data, folder, device, interrupt, terminal, trust, start, budget, callbacks)
+        trainer = Trainer(config, data, folder, device, interrupt, terminal, trust, start, budget, callbacks, finish)
         try:
             trainer.run(last)
         except Stopped:
@@ -165,21 +169,29 @@ def _train(
             if config.steps[-1].weights not in FINAL:
                 terminal.say("the last step leaves real weights: nothing here can be packed to bits yet", "yellow")
     if rank == 0:
-        from bcnn.train import report  # it draws, and nothing before this needs matplotlib
-
-        if trainer.last_scores is not None:
-            portrait.write(
-                folder, data, trainer.last_scores, trainer.mistakes, config.crop_size(config.steps[-1]), config.seed
-            )
-        try:
-            report.write(folder)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):  # of records that are not ours
-            terminal.say(f"no report: what was logged in {folder.path} is damaged; the networks are complete", "yellow")
-        if config.pack and config.steps[-1].weights in FINAL:
-            from bcnn.nets import find
-
-            find.pack_found(find.trained(folder.path), folder.path / PACKED)
+        finish(trainer)
     return info
+
+
+def finish(trainer: Trainer) -> None:
+    """What a run leaves behind besides its checkpoints: the report, and the packed file if it is to be packed."""
+    from bcnn.train import report  # it draws, and nothing before this needs matplotlib
+
+    config, data, folder = trainer.config, trainer.data, trainer.folder
+    if trainer.last_scores is not None:
+        size = config.crop_size(config.steps[-1])
+        portrait.write(folder, data, trainer.last_scores, trainer.mistakes, size, config.seed)
+    try:
+        report.write(folder)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):  # of records that are not ours
+        trainer.terminal.say(
+            f"no report: what was logged in {folder.path} is damaged; the networks are complete", "yellow"
+        )
+    here = min(trainer.progress.step, len(config.steps) - 1)
+    if config.pack and config.steps[here].weights in FINAL:
+        from bcnn.nets import find
+
+        find.pack_found(find.trained(folder.path), folder.path / PACKED)
 
 
 def show_classes(source: Source) -> None:
