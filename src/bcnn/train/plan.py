@@ -98,10 +98,12 @@ def typical_side(source: Source) -> int:
         return int(min(items.shape[1:3]))
     sides = []
     for item in items[:: max(1, len(items) // 20)]:
+        if isinstance(item, Image.Image):
+            sides.append(min(item.size))
+            continue
         try:
-            if not isinstance(item, Image.Image):
-                check_plain(item)
-            with item if isinstance(item, Image.Image) else Image.open(item) as image:
+            check_plain(item)
+            with Image.open(item) as image:
                 sides.append(min(image.size))
         except (OSError, ValueError, SyntaxError):
             continue
