@@ -117,7 +117,7 @@ def test_a_header_that_describes_no_network_is_a_sentence(tmp_path: Path) -> Non
         checkpoint.load(path)
 
 
-@pytest.mark.parametrize("name", ["cifar10", "digits", "imagenette"])
+@pytest.mark.parametrize("name", ["cifar10", "digits", "imagenette", "tinyimagenet"])
 def test_preset_recipe_and_shipped_model_of_a_name_are_one_network(name: str) -> None:
     assert recipes.recipe(name).network == preset(name)
     packed = chosen.from_plain(read(shipped.find(name)).provenance["config"]["network"])
@@ -128,3 +128,4 @@ def test_a_network_without_a_recipe_gets_that_of_its_size() -> None:
     assert recipes.for_size((32, 32)) == "cifar10"
     assert recipes.for_size((8, 8)) == "digits"
     assert recipes.for_size((224, 224)) == "imagenet"
+    assert recipes.for_size((64, 64)) == "imagenette"

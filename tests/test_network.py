@@ -38,7 +38,7 @@ def images() -> Tensor:
     return torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize("name", ["imagenet", "imagenet-p2", "imagenette", "cifar10", "digits"])
+@pytest.mark.parametrize("name", ["imagenet", "imagenet-p2", "imagenette", "tinyimagenet", "cifar10", "digits"])
 def test_presets_make_logits_of_their_classes(name: str) -> None:
     config = preset(name)
     with torch.device("meta"):

@@ -25,7 +25,7 @@ def train(
     recipe: Annotated[
         str,
         typer.Option(
-            help="A named run: digits, cifar10, imagenette, imagenet, imagenet-p2.",
+            help="A named run: digits, cifar10, tinyimagenet, imagenette, imagenet, imagenet-p2.",
             show_default="digits, or with --network the one for images of its size",
         ),
     ] = "",
