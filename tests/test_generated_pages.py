@@ -44,6 +44,33 @@ def test_the_stored_result_is_of_the_models_in_the_package():
         assert rows[name]["top1"] == card.of(program).top1, again
 
 
+def test_a_stored_result_takes_accuracies_and_sizes_of_the_models_as_they_are_and_keeps_its_times():
+    from bench import models
+
+    result = json.loads(RESULT.read_text(encoding="utf-8"))
+    assert models.refreshed(result) == result, f"run: python -m bench.models --readme {RESULT.relative_to(ROOT)}"
+    old = {**result, "rows": [row for row in result["rows"] if row["network"] != "digits"]}
+    old["rows"][0] = {**old["rows"][0], "bytes": 1, "top1": 0.5}
+    made = models.refreshed(old)
+    assert made["rows"][0] == result["rows"][0]
+    digits = next(row for row in made["rows"] if row["network"] == "digits")
+    assert digits["times"] == {}
+    assert "| digits | - | - | - | - |" in models.table(made, "x.json")
+
+
+def test_a_model_of_many_classes_lists_its_best_and_its_worst():
+    from tools import cards
+
+    found = card.of(packfile.read(shipped.find("digits")))
+    assert cards._listed(found) == list(range(10))
+    confusion = [[0] * 40 for _ in range(40)]
+    for i in range(40):
+        confusion[i][i], confusion[i][0] = i, confusion[i][0] + 40 - i
+    many = dataclasses.replace(found, confusion=confusion)
+    assert cards._listed(many)[:2] == [0, 39]
+    assert len(cards._listed(many)) == 20
+
+
 def test_the_table_of_experiments_is_what_the_stored_results_say():
     from bench import experiments
 
