@@ -5,6 +5,7 @@ What was read can be read again at another size: only features are kept, 12 KB a
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ class Read:
     y: Labels
     fold: NDArray[np.int64]  # 0 to 4: which fifth of its class each belongs to, by its name
     seconds: float  # for one photo, decoding it included
-    limits: tuple[float, float]  # of its scaled features, see `features.limits`
+    limits: tuple[float, float] = (0.0, math.inf)  # of its scaled features, see `features.limits`
 
 
 def read(program: Program, photos: Images, unreadable: Unreadable, doing: str, progress: Progress) -> Read:

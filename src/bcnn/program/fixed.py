@@ -192,10 +192,10 @@ def _input(at: _At, op: ops.Input) -> ops.Op:
     scale, offset = op.scale.astype(np.float64), op.offset.astype(np.float64)
     intensity = None
     if op.intensity is not None:
-        numbers = np.rint(op.intensity.astype(np.float64) * 2.0**INTENSITY_DOWN)
-        if np.abs(numbers).sum() > 1.9 * 2**15:  # in 32 bits with values of 16
+        weights = np.rint(op.intensity.astype(np.float64) * 2.0**INTENSITY_DOWN)
+        if np.abs(weights).sum() > 1.9 * 2**15:  # in 32 bits with values of 16
             raise UserError(f"the weights of its intensity, of up to {np.abs(op.intensity).max():.4g}, are too large")
-        intensity = numbers.astype(np.int16)
+        intensity = weights.astype(np.int16)
     for down in range(16, -1, -1):
         numbers = [np.rint(values * 2.0 ** (at.f + down)) for values in (scale, offset)]
         if (255 * np.abs(numbers[0]) + np.abs(numbers[1]) + 2.0**down).max() < WIDEST:

@@ -95,7 +95,8 @@ def choose(program: Program, ranges: list[Ranges]) -> Formats:
         if isinstance(op, (*MOVERS, ops.Pointwise, ops.GlobalAvgPool)):
             for source in op.maps_read():
                 more[source] = 0
-    made, before, moved = [], [], _moved(program)
+    made: list[int] = []
+    before, moved = [], _moved(program)
     for index, op in enumerate(program.ops):
         own = bits[family[index]]
         if isinstance(op, ops.GlobalAvgPool) and index not in moved:
