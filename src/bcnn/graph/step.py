@@ -309,7 +309,7 @@ def _shapeless(constant: Value, values: dict[Value, Tensor]) -> dict[Value, Tens
     if not bool((constant.tensor == first).all()):
         return {}
     like = next((x for value, x in values.items() if value.shape == constant.shape), first)
-    return {constant: torch.full_like(like, first, dtype=constant.tensor.dtype)}
+    return {constant: torch.full_like(like, first.item(), dtype=constant.tensor.dtype)}
 
 
 def levels_of(f: Function, end: float) -> tuple[float, float] | None:
