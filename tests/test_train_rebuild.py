@@ -14,7 +14,7 @@ from bcnn.program.fixed import fixed
 from bcnn.program.lower import lower
 from bcnn.program.ops import BinaryConv
 from bcnn.program.pictures import pictures
-from bcnn.train.rebuild import LATENT, calibrate, config_of, rebuild
+from bcnn.train.rebuild import LATENT, calibrate, stated, rebuild
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
 
@@ -123,7 +123,7 @@ def test_the_classes_and_the_size_are_those_of_the_ops_whatever_the_provenance_s
     program = packed(trained(tiny.NETWORK))
     table = dataclasses.asdict(tiny.NETWORK.replace(classes=7, image_size=(16, 16)))
     other = dataclasses.replace(program, provenance={"config": {"network": table}})
-    assert config_of(other) == tiny.NETWORK
+    assert stated(other, "file") == tiny.NETWORK
 
 
 @pytest.mark.parametrize(
@@ -131,6 +131,7 @@ def test_the_classes_and_the_size_are_those_of_the_ops_whatever_the_provenance_s
     [
         ({}, "does not say which network it holds"),
         ({"config": 3}, "does not say which network it holds"),
+        ({"learned": {}}, "start from the network that it was learned from"),
         ({"config": {"network": {"network": "birealnet-20-cifar"}}}, "only the paper's networks can be rebuilt"),
         (
             {"config": {"network": dataclasses.asdict(tiny.NETWORK.replace(branches=2))}},

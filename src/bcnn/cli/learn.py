@@ -203,7 +203,7 @@ def _write(learned: Learned, output: Path, photos: str) -> None:
         soft_wrap=True,
     )
     out.print(
-        f"Next, minutes: bcnn train --data {folder} --init {file} --minutes 20   (needs torch). It tunes the binary layers to your photos, "
+        f"Next, minutes: bcnn train --data {folder} --minutes 20   (needs torch). It tunes the binary layers to your photos, "
         "which this did not touch: worth it where they look unlike those of the start. Measure both with bcnn eval and keep the better.",
         highlight=False,
         soft_wrap=True,

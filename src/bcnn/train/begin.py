@@ -25,7 +25,7 @@ from bcnn.learn.photos import FOLDS, Read
 from bcnn.nets import chosen, latent
 from bcnn.program.lower import lower
 from bcnn.train import checkpoint
-from bcnn.train.rebuild import config_of, rebuild
+from bcnn.train.rebuild import rebuild, stated
 from bcnn.train.transfer import check_state
 
 Floats3 = tuple[float, float, float]
@@ -73,12 +73,7 @@ def network_of(init: str) -> chosen.AnyNetwork:
     path = find(init)
     if not is_packed(init):
         return checkpoint.read(path).network
-    network = config_of(packfile.read(path))
-    if network is None:
-        raise UserError(
-            f"{init} does not say which network it holds: start from the run or checkpoint it was packed from"
-        )
-    return network
+    return stated(packfile.read(path), init)
 
 
 def read(init: str) -> Start:

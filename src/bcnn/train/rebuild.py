@@ -46,23 +46,22 @@ class Rebuilt:
     std: Floats3
 
 
-def config_of(program: Program) -> chosen.AnyNetwork | None:
-    """Which network the file says it holds, with the classes and the image size that its ops have; None if it says nothing."""
+def stated(program: Program, source: str) -> chosen.AnyNetwork:
+    """Which network the file says it holds, with the classes and the image size that its ops have."""
     found: Any = program.provenance.get("config")
     plain = found.get("network") if isinstance(found, dict) else None
     if plain is None:
-        return None
+        where = "the run or checkpoint it was packed from"
+        if "learned" in program.provenance:
+            where = "the network that it was learned from, whose features its decoder reads (`bcnn info`)"
+        raise UserError(f"{source} does not say which network it holds: start from {where}")
     height, width, _ = program.shapes[0]
     return chosen.from_plain(plain).replace(classes=program.shapes[-1][2], image_size=(height, width))
 
 
 def rebuild(program: Program, source: str) -> Rebuilt:
     """The network of a packed file. What does not fit is a `UserError` that names the op."""
-    program, config = reals(program), config_of(program)
-    if config is None:
-        raise UserError(
-            f"{source} does not say which network it holds: start from the run or checkpoint it was packed from"
-        )
+    program, config = reals(program), stated(program, source)
     if not isinstance(config, NetworkConfig):
         raise UserError(
             f"{source} holds {config.name}, and only the paper's networks can be rebuilt from a packed file: "
