@@ -325,7 +325,9 @@ def test_an_op_that_a_target_cannot_say_is_named(packed: Path, tmp_path: Path, m
 
 def test_a_target_that_knows_floats_only_says_what_it_makes_of_integers(tmp_path: Path) -> None:
     lines = export("digits", "qonnx", tmp_path / "m.onnx")
-    assert lines[0].startswith("digits.bcnn computes in integers, --to qonnx in float32: written is the float32 network")
+    assert lines[0].startswith(
+        "digits.bcnn computes in integers, --to qonnx in float32: written is the float32 network"
+    )
 
 
 def test_the_verb_prints_what_it_wrote_and_checked(packed: Path, tmp_path: Path) -> None:
