@@ -50,7 +50,7 @@ bench: $(VENV)/.bench  ## this engine against its rivals, in one interleaved run
 wheels: $(VENV)/.wheels  ## manylinux wheels for x86-64 and ARM64 in dist/, each checked and run (ARM64: needs qemu-user)
 	$(BIN)/python -m tools.wheels
 
-devices: $(VENV)/.dev  ## exported C on emulated Cortex-M and big-endian PowerPC (tools/devices.py says what that needs)
+devices: $(VENV)/.devices  ## exported C on emulated Cortex-M, RISC-V, PowerPC and others (tools/devices.py says what that needs)
 	$(BIN)/python -m tools.devices
 
 clean:  ## remove what the above made
@@ -71,3 +71,4 @@ $(VENV)/.bench: EXTRAS := train,bench
 $(VENV)/.docs: EXTRAS := train,docs
 $(VENV)/.wheels: EXTRAS := wheels
 $(VENV)/.wasm: EXTRAS := wasm
+$(VENV)/.devices: EXTRAS := train,wasm

@@ -22,6 +22,10 @@ TINY = NetworkConfig(
     name="tiny", image_size=(8, 8), classes=3, stem=Level(1, 1, 2), levels=(Level(2, 2, 2), Level(1, 2, 1.5))
 )
 
+TINY_FIXED = NetworkConfig(  # whole R, which integer programs of random parameters have
+    name="tiny", image_size=(8, 8), classes=10, stem=Level(1, 1, 2), levels=(Level(1, 2, 2),)
+)
+
 
 def in_floats(name: str) -> Program:
     """A shipped model, which is one in integers, in float32."""

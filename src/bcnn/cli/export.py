@@ -21,6 +21,9 @@ def export(
     weights: Annotated[
         str | None, typer.Option(help="onnx: bits, as small as the packed file, or int8, faster. Default: bits.")
     ] = None,
+    ram: Annotated[
+        str | None, typer.Option(help="c: the bytes that the device has; a model that needs more is refused.")
+    ] = None,
 ) -> None:
     """Write a model for other runtimes. It is checked against the test vectors in the packed file before it is written.
 
@@ -29,7 +32,8 @@ def export(
       bcnn export imagenette --to onnx -o imagenette.onnx
       bcnn export model.bcnn --to onnx --weights int8
       bcnn export model.bcnn --to qonnx         for FINN and hls4ml
-      bcnn export integers.bcnn --to c          for microcontrollers; integers: bcnn convert
+      bcnn export digits --to c                 for microcontrollers
+      bcnn export digits --to web               a page for the browser
     """
     from bcnn.export import targets
 
@@ -37,7 +41,7 @@ def export(
         for name, target in targets.TARGETS.items():
             out.print(escape(f"--to {name:<6} {target.about}"), highlight=False, soft_wrap=True)
         raise typer.Exit(2)  # nothing was exported
-    given = {"weights": weights}
+    given = {"weights": weights, "ram": ram}
     with err.status("Exporting ..."):
         chosen = {name: value for name, value in given.items() if value is not None}
         targets.export(

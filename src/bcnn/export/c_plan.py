@@ -1,4 +1,4 @@
-"""Which rows of which maps are in RAM at a time, for `--to c`. No torch.
+"""Which rows of which maps are in RAM at a time, for `--to c`, of programs in integers and in floats. No torch.
 
 The last op pulls: what it lacks is made first, row by row, down to the image, so that a row is made as late as possible and lives as
 short as possible. A map may be one that is made as a whole before anybody reads it, if that is less. Every row has its place in RAM,
@@ -16,9 +16,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import prod
+from typing import TypeGuard
 
 from bcnn.program import ops
 from bcnn.program.program import Program
+
+CONSTANTS = (ops.Constant, ops.FixedConstant)  # are in flash
+GLOBAL_MEANS = (ops.GlobalAvgPool, ops.FixedGlobalAvgPool)
 
 
 @dataclass(frozen=True)
@@ -45,8 +49,10 @@ class Read:
 class Plan:
     reads: tuple[tuple[Read, ...], ...]  # of every op, in the order in which it pulls them
     steps: tuple[int, ...]  # of every op that anybody needs; a constant has none
-    slots: tuple[tuple[int, ...], ...]  # of every map: where its rows begin, in 16-bit numbers
-    numbers: int  # of 16 bits, of all rows
+    slots: tuple[
+        tuple[int, ...], ...
+    ]  # of every map: where its rows begin, in numbers of the program: 16-bit ones or floats
+    numbers: int  # of all rows
     order: tuple[int, ...]  # the op of every step
 
 
@@ -105,7 +111,7 @@ class _Run:
 
     def _lacks(self, i: int) -> int | None:
         for read in self.reads[i]:
-            if not isinstance(self.program.ops[read.map], ops.FixedConstant):
+            if not isinstance(self.program.ops[read.map], CONSTANTS):
                 there = complete(self.program, read.map, self.made[read.map])
                 if min(read.awaited(self.made[i], self.heights[read.map]), most(self, read.map)) > there:
                     return read.map
@@ -115,7 +121,7 @@ class _Run:
         now, step = len(self.order), self.made[i]
         keys = [(i, row) for row in range(*touched(self.program, i, step))]
         for read in self.reads[i]:
-            if not isinstance(self.program.ops[read.map], ops.FixedConstant):
+            if not isinstance(self.program.ops[read.map], CONSTANTS):
                 keys += [(read.map, row) for row in range(*read.rows(step, self.heights[read.map]))]
         for key in keys:
             self.times[key] = self.times.get(key, (now, now))[0], now
@@ -123,7 +129,7 @@ class _Run:
         self.made[i] += 1
 
     def _peak(self) -> int:
-        """16-bit numbers that live at the same time, at most."""
+        """Numbers that live at the same time, at most."""
         change = [0] * (len(self.order) + 2)
         for (i, _), (first, final) in self.times.items():
             size = row_size(self.program, i)
@@ -133,7 +139,7 @@ class _Run:
 
 
 def row_size(program: Program, index: int) -> int:
-    """16-bit numbers; a sum of 32 bits is two of them."""
+    """In numbers of the program; a sum of 32 bits is two of 16."""
     _, width, channels = program.shapes[index]
     return width * channels * (2 if isinstance(program.ops[index], ops.FixedGlobalAvgPool) else 1)
 
@@ -179,12 +185,16 @@ def _placed(
 # --- steps and rows ---------------------------------------------------------------------------------------------------
 
 
+def depthwise(op: ops.Op) -> TypeGuard[ops.FixedDepthwise | ops.Conv]:
+    return isinstance(op, ops.FixedDepthwise) or (isinstance(op, ops.Conv) and op.groups == op.reads == op.offset.size)
+
+
 def by_source(program: Program, index: int) -> bool:
     """Whether an op takes a row of its source in a step."""
     op = program.ops[index]
-    if isinstance(op, ops.FixedGlobalAvgPool):
+    if isinstance(op, GLOBAL_MEANS):
         return True
-    if not isinstance(op, ops.FixedDepthwise) or any(True for ending in op.after for _ in ending.maps_read()):
+    if not depthwise(op) or any(True for ending in op.after for _ in ending.maps_read()):
         return False
     height, rows = program.shapes[op.source][0], program.shapes[index][0]
     kernel, stride, top = op.window.kernel[0], op.window.stride[0], op.window.padding[0]
@@ -201,7 +211,7 @@ def complete(program: Program, index: int, steps: int) -> int:
         return steps
     if steps >= program.shapes[op.source][0]:  # type: ignore[attr-defined]
         return rows
-    if not isinstance(op, ops.FixedDepthwise):
+    if not depthwise(op):
         return 0
     return min(max((steps + op.window.padding[0] - op.window.kernel[0]) // op.window.stride[0] + 1, 0), rows)
 
@@ -211,7 +221,7 @@ def touched(program: Program, index: int, step: int) -> tuple[int, int]:
     op, rows = program.ops[index], program.shapes[index][0]
     if not by_source(program, index):
         return step, step + 1
-    if not isinstance(op, ops.FixedDepthwise):
+    if not depthwise(op):
         return 0, 1
     at, stride = step + op.window.padding[0], op.window.stride[0]
     begin, end = -((op.window.kernel[0] - 1 - at) // stride), at // stride + 1
@@ -221,7 +231,7 @@ def touched(program: Program, index: int, step: int) -> tuple[int, int]:
 def _steps(program: Program, index: int, rows: int) -> int:
     """That make so many rows."""
     op = program.ops[index]
-    if isinstance(op, ops.FixedConstant) or not rows:
+    if isinstance(op, CONSTANTS) or not rows:
         return 0
     if not by_source(program, index):
         return rows
@@ -247,7 +257,11 @@ def _reads(program: Program, index: int) -> Iterator[Read]:
     if isinstance(op, ops.Upsample):
         yield Read(op.source, div=op.factor[0])
     elif isinstance(window, ops.Window) and not by_source(program, index):
-        moves = [branch.shift[0] for branch in op.branches] if isinstance(op, ops.FixedBinaryConv) else [0]
+        moves = (
+            [branch.shift[0] for branch in op.branches]
+            if isinstance(op, (ops.BinaryConv, ops.FixedBinaryConv))
+            else [0]
+        )
         top = window.padding[0]
         source: int = op.source  # type: ignore[attr-defined]
         yield Read(source, min(moves) - top, max(moves) - top + window.extent(0), window.stride[0])
@@ -256,5 +270,5 @@ def _reads(program: Program, index: int) -> Iterator[Read]:
         yield from (Read(source) for source in own)
     for ending in getattr(op, "after", ()):
         for source in ending.maps_read():
-            spread = isinstance(ending, ops.FixedGate) and shapes[source][0] == 1
+            spread = isinstance(ending, (ops.Gate, ops.FixedGate)) and shapes[source][0] == 1
             yield Read(source, mul=0 if spread else 1)

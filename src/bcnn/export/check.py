@@ -13,7 +13,7 @@ import numpy as np
 
 from bcnn.images import Pixels
 from bcnn.program.interpret import run_op
-from bcnn.program.ops import Floats
+from bcnn.program.ops import Floats, Values
 from bcnn.program.program import Program
 
 # Of the largest value of a map. Sums of up to 1024 float32 terms in another order, with or without fused multiply-add, differ by
@@ -40,20 +40,22 @@ def check_maps(program: Program, image: Pixels, maps: Sequence[Floats | None]) -
 def errors(program: Program, image: Pixels, maps: Sequence[Floats | None]) -> list[float]:
     """The largest difference in each map, as a share of its largest value; 0.0 is equality of all values.
 
-    `maps[i]` is the H,W,C map i of the executor, or None where it does not show one: then the interpreter's takes its place.
+    `maps[i]` is the H,W,C map i of the executor (of an integer program it must be equal), or None where it does not show one: then the interpreter's takes its place.
     Raises `WrongResultError` naming the first op that differs by more than rounding.
     """
-    known: list[Floats] = []
+    known: list[Values] = []
     found = []
     for index, (op, got) in enumerate(zip(program.ops, maps, strict=True)):
         want = run_op(op, known if index else [image])
-        known.append(want if got is None else np.ascontiguousarray(got, dtype=np.float32).reshape(want.shape))
+        known.append(
+            want if got is None else np.ascontiguousarray(got).astype(want.dtype, casting="unsafe").reshape(want.shape)
+        )
         if got is None:
             continue
         error = 0.0
         if not np.array_equal(known[-1], want, equal_nan=True):
-            error = float(np.abs(known[-1] - want).max() / (np.abs(want).max() or 1))
-        if not error <= TOLERANCE:  # written so that NaN fails
+            error = float(np.abs(known[-1].astype(np.float64) - want).max() / (np.abs(want).max() or 1))
+        if not error <= (TOLERANCE if program.numbers == "float32" else 0):  # written so that NaN fails
             raise WrongResultError(f"op {index} ({program.names[index]}) differs by {error:.1e} of its largest value")
         found.append(error)
     return found

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from bcnn.errors import UserError
+from bcnn.export.onnx_functions import DOMAIN, functions
 from bcnn.program.ops import Ending, Floats, Window
 from bcnn.program.program import Program
 
@@ -43,22 +44,27 @@ def onnx_model(
 ) -> onnx.ModelProto:
     """The model. With `maps` every map of the program is an output too, in order, for checks. `contrib` lets MatMulInteger and
     the scaling after it be one operator of ONNX Runtime's own, 10 % less time for the whole network."""
-    from bcnn.export.onnx_ops import ENDINGS, OPS
+    from bcnn.export import onnx_fixed, onnx_ops
 
-    graph = Graph(program, weights, contrib, ENDINGS)
+    integers = program.numbers == "int16"
+    rules, endings = (onnx_fixed.OPS, onnx_fixed.ENDINGS) if integers else (onnx_ops.OPS, onnx_ops.ENDINGS)
+    graph = Graph(program, weights, contrib, endings)
     for index, op in enumerate(program.ops):
         graph.begin(program.names[index])
-        if type(op) not in OPS:
+        if type(op) not in rules:
             raise UserError(f"op {index} ({program.names[index]}): a {type(op).__name__} has no ONNX form here yet")
         try:
-            graph.end(OPS[type(op)](graph, op))
+            graph.end(rules[type(op)](graph, op))
         except UserError as error:
             raise UserError(f"op {index} ({program.names[index]}): {error}") from None
     height, width, _ = program.shapes[0]
     image = helper.make_tensor_value_info("image", TensorProto.UINT8, [batch, height, width, 3])
     last = program.shapes[-1]
     shape: list[int | str] = [batch, last[2]] if last[:2] == (1, 1) else [batch, *last]
-    logits = graph.node("Reshape", graph.nhwc_map(-1), graph.shape_of([-1, *shape[1:]]), out="logits")
+    flat = graph.node(
+        "Reshape", graph.nhwc_map(-1), graph.shape_of([-1, *shape[1:]]), out=None if integers else "logits"
+    )
+    logits = graph.real(flat, program.fractions[-1], "logits") if integers else flat
     outputs = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
         for name in (logits, graph.node("Softmax", logits, axis=-1, out="probabilities"))
@@ -67,13 +73,19 @@ def onnx_model(
         if maps:
             outputs.append(
                 helper.make_tensor_value_info(
-                    name, TensorProto.FLOAT, [batch, h, w, c] if graph.nhwc else [batch, c, h, w]
+                    name,
+                    TensorProto.INT32 if integers else TensorProto.FLOAT,
+                    [batch, h, w, c] if graph.nhwc else [batch, c, h, w],
                 )
             )
     proto = helper.make_graph(graph.nodes, "bcnn", [image], outputs, graph.constants)
-    others = [*(["com.microsoft"] if contrib else []), *([QONNX] if weights == "qonnx" else [])]
+    others = [
+        *(["com.microsoft"] if contrib else []),
+        *([QONNX] if weights == "qonnx" else []),
+        *([DOMAIN] if graph.called else []),
+    ]
     opsets = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(domain, 1) for domain in others)]
-    return helper.make_model(proto, opset_imports=opsets, ir_version=IR)
+    return helper.make_model(proto, opset_imports=opsets, ir_version=IR, functions=functions(graph.called, OPSET))
 
 
 class Graph:
@@ -91,6 +103,7 @@ class Graph:
         self._named: set[str] = set()  # nodes, which have a space of their own
         self._replicas: dict[tuple[int, int], str] = {}  # map, channels -> the value that holds it with so many
         self._table = self._scope = ""
+        self.called: set[str] = set()  # functions of the model
 
     # --- names ----------------------------------------------------------------------------------------------------
 
@@ -121,6 +134,11 @@ class Graph:
         self.nodes.append(helper.make_node(kind, list(inputs), [out], name, **attributes))
         return out
 
+    def call(self, function: str, *inputs: str) -> str:
+        """A function of `onnx_functions`."""
+        self.called.add(function)
+        return self.node(function, *inputs, domain=DOMAIN)
+
     def split(self, x: str, parts: int) -> list[str]:
         """Channels in so many equal parts."""
         names = [self._unique(f"{len(self.nodes)}", self._taken) for _ in range(parts)]
@@ -145,6 +163,12 @@ class Graph:
     def shape_of(self, sides: Sequence[Any]) -> str:
         return self.constant(np.array(sides, np.int64))
 
+    def sign_numbers(self) -> tuple[str, str, str]:
+        """What stands for +1, -1 and nothing in a product of signs: see `onnx_ops.dots`."""
+        values = (2, 0, 1) if self.nhwc else (1, -1, 0)
+        plus, minus, none = (self.number(value, np.uint8 if self.nhwc else np.float32) for value in values)
+        return plus, minus, none
+
     def channelwise(self, values: Floats, what: str) -> str:
         """A value for each channel, to be combined with a map."""
         return self.constant(values if self.nhwc else values[:, None, None], what)
@@ -156,24 +180,28 @@ class Graph:
             return stored if self.weights == "float" else self.bipolar(stored)
         if self.weights == "int8":
             return self.constant(weight, what)
-        count, last = weight.size, weight.shape[-1]
-        rows = (-1,) if count % 8 else (-1, last // 8) if weight.ndim == 2 and last % 8 == 0 else (-1,)
-        stored = self.constant(
-            np.packbits(weight.reshape(-1) > 0, bitorder="little").reshape(rows), what.removesuffix("weight") + "bits"
-        )
-        octets = self.node("Gather", self._sign_table(), self.node("Cast", stored, to=TensorProto.INT32))
-        if len(rows) == 2:
+        bits, whole_rows = self.bits(weight, what)
+        octets = self.node("Gather", self.sign_table(), self.node("Cast", bits, to=TensorProto.INT32))
+        if whole_rows:
             return self.node("Reshape", octets, self.shape_of([0, -1]))  # most of them share this shape
-        if count % 8:
+        if weight.size % 8:
             flat = self.node("Reshape", octets, self.shape_of([-1]))
-            octets = self.node("Slice", flat, self.shape_of([0]), self.shape_of([count]))
+            octets = self.node("Slice", flat, self.shape_of([0]), self.shape_of([weight.size]))
         return self.node("Reshape", octets, self.shape_of(weight.shape))
+
+    def bits(self, weight: NDArray[np.int8], what: str) -> tuple[str, bool]:
+        """Weights of -1 and +1 as bits, eight to a byte; and whether these are rows of a matrix, of whole bytes each."""
+        rows = weight.ndim == 2 and weight.shape[-1] % 8 == 0
+        packed = np.packbits(weight.reshape(-1) > 0, bitorder="little").reshape(
+            (-1, weight.shape[-1] // 8) if rows else -1
+        )
+        return self.constant(packed, what.removesuffix("weight") + "bits"), rows
 
     def bipolar(self, x: str) -> str:
         """QONNX: +1 where x >= 0, else -1."""
         return self.node("BipolarQuant", x, self.number(1), domain=QONNX)
 
-    def _sign_table(self) -> str:
+    def sign_table(self) -> str:
         """[256, 8] int8: row b has the signs of the bits of b, lowest first. Computed in the model, once: 2 KB count in a small file."""
         if not self._table:
             octets, places = np.arange(256, dtype=np.uint8)[:, None], np.arange(8, dtype=np.uint8)
@@ -204,6 +232,18 @@ class Graph:
                 whole = self.node("Concat", whole, part, axis=self.channels)
             self._replicas[source, want] = whole
         return self._replicas[source, want]
+
+    def among(self, x: str, first: int, reads: int, channels: int) -> str:
+        """`reads` channels from `first` on, zeros for the others."""
+        if reads == channels:
+            return x
+        before, behind = [0] * 4, [0] * 4
+        before[self.channels], behind[self.channels] = first, channels - first - reads
+        return self.node("Pad", x, self.shape_of(before + behind))
+
+    def real(self, x: str, fraction: int, out: str) -> str:
+        """What integers of so many fractional bits stand for: exact."""
+        return self.node("Mul", self.node("Cast", x, to=TensorProto.FLOAT), self.number(2.0**-fraction), out=out)
 
     def finish(self, v: str, after: tuple[Ending, ...], channels: int) -> str:
         for ending in after:

@@ -20,7 +20,7 @@ from bcnn.program.bits import unpack_bits
 from bcnn.program.ops import Floats, Window
 
 
-def signs(branch: ops.Branch, channels: int) -> NDArray[np.int8]:
+def signs(branch: ops.Branch | ops.FixedBranch, channels: int) -> NDArray[np.int8]:
     """The weights of a branch, O,T,K/G, as -1 and +1."""
     return unpack_bits(branch.weight, channels).astype(np.int8) * 2 - 1
 
@@ -49,60 +49,75 @@ def input_rows(op: ops.Input) -> tuple[Floats, Floats]:
 
 def _binary_conv(graph: Graph, op: ops.BinaryConv) -> str:
     x = graph.replicated(op.source, op.reads)
-    first, *others = (_branch(graph, op, branch, x, _field(op, p)) for p, branch in enumerate(op.branches))
+    first, *others = (_branch(graph, op, branch, x, field_of(op, p)) for p, branch in enumerate(op.branches))
     v = first
     for term in others:
         v = graph.node("Add", v, term)
     return graph.finish(v, op.after, op.branches[0].scale.size)
 
 
-def _field(op: ops.BinaryConv, branch: int) -> Callable[[str], str]:
+def field_of(op: ops.BinaryConv | ops.FixedBinaryConv, branch: int) -> Callable[[str], str]:
     """What a field of a branch is called."""
     return (lambda field: field) if len(op.branches) == 1 else (lambda field: f"branch{branch}.{field}")
+
+
+def branch_window(op: ops.BinaryConv | ops.FixedBinaryConv, branch: ops.Branch | ops.FixedBranch) -> Window:
+    dy, dx = branch.shift
+    top, left, bottom, right = op.window.padding
+    return replace(op.window, padding=(top - dy, left - dx, bottom + dy, right + dx))
 
 
 def _branch(graph: Graph, op: ops.BinaryConv, branch: ops.Branch, x: str, field: Callable[[str], str]) -> str:
     """scale * n + offset with n = (N - dot) / 2 (ops.Branch), from a product of signs:
 
-    1. An integer product subtracts a zero point of 1, so that 2 stands for +1, 0 for -1, and 1 for a tap outside the map, which
-       contributes nothing. In floats they are +1, -1 and 0. Where `pad` has bits, the map is padded with them before.
+    1. `dots` makes dot, exactly.
     2. (N - dot) * (scale / 2) + offset rounds as n * scale + offset does: N - dot is a whole number, and halving is exact, short of denormals.
     3. Where time counts more: dot * (-scale / 2) + (offset + scale N / 2), which runtimes fuse into the product.
     """
-    w = signs(branch, op.reads // op.groups)
-    dy, dx = branch.shift
-    top, left, bottom, right = op.window.padding
-    window = replace(op.window, padding=(top - dy, left - dx, bottom + dy, right + dx))
+    window = branch_window(op, branch)
     half = branch.scale * np.float32(0.5)
     folded = (branch.offset + branch.scale.astype(np.float64) * op.bits / 2).astype(np.float32)
     threshold = graph.channelwise(branch.threshold, field("threshold"))
-    number = np.uint8 if graph.nhwc else np.float32
-    values = (2, 0, 1) if graph.nhwc else (1, -1, 0)
-    plus, minus, none = (graph.number(value, number) for value in values)
     if graph.weights == "qonnx":
         signed = graph.bipolar(graph.node("Sub", x, threshold))  # a difference is never rounded to another sign
     else:
         bits = graph.node("GreaterOrEqual", x, threshold)
         if graph.contrib and window.pointwise and op.groups == 1:
-            return _contrib_branch(graph, w[:, 0], graph.node("Cast", bits, to=TensorProto.UINT8), half, folded)
-        signed = graph.node("Where", bits, plus, minus)
-    if branch.pad is not None and max(window.padding) > 0:
-        pad = np.array(values[:2], number)[1 - unpack_bits(branch.pad, op.reads)]
-        signed = _padded(graph, signed, pad, window, graph.shapes[op.source])
-        window = replace(window, padding=(0, 0, 0, 0))
-    if window.pointwise and op.groups == 1 and graph.nhwc:
-        dot = graph.node("MatMulInteger", signed, graph.signs(w[:, 0].T, field("weight")), none)
-    else:
-        filters = w.reshape(len(w), *window.kernel, -1).transpose(0, 3, 1, 2)  # O,T,C -> O,C,kernel height,kernel width
-        operands = graph.signs(filters, field("weight")), *([none] if graph.nhwc else [])
-        kind = "ConvInteger" if graph.nhwc else "Conv"
-        dot = graph.windowed(kind, signed, *operands, window=window, outside=none, group=op.groups)
+            w = signs(branch, op.reads)[:, 0]
+            return _contrib_branch(graph, w, graph.node("Cast", bits, to=TensorProto.UINT8), half, folded)
+        signed = graph.node("Where", bits, *graph.sign_numbers()[:2])
+    dot = dots(graph, op, branch, signed, window, field)
     if graph.weights == "float":
         return _affine_of(graph, dot, -half, folded, field)
     if graph.nhwc:
         dot = graph.node("Cast", dot, to=TensorProto.FLOAT)
     left_over = graph.node("Sub", graph.number(op.bits), dot)
     return _affine_of(graph, left_over, half, branch.offset, field)
+
+
+def dots(
+    graph: Graph,
+    op: ops.BinaryConv | ops.FixedBinaryConv,
+    branch: ops.Branch | ops.FixedBranch,
+    signed: str,
+    window: Window,
+    field: Callable[[str], str],
+) -> str:
+    """Sums of sign * sign. An integer product subtracts a zero point of 1, so that 2 stands for +1, 0 for -1, and 1 for a tap outside
+    the map, which contributes nothing. In floats they are +1, -1 and 0. Where `pad` has bits, the map is padded with them before."""
+    w = signs(branch, op.reads // op.groups)
+    none = graph.sign_numbers()[2]
+    if branch.pad is not None and max(window.padding) > 0:
+        values = np.array([2, 0], np.uint8) if graph.nhwc else np.array([1, -1], np.float32)
+        pad = values[1 - unpack_bits(branch.pad, op.reads)]
+        signed = _padded(graph, signed, pad, window, graph.shapes[op.source])
+        window = replace(window, padding=(0, 0, 0, 0))
+    if window.pointwise and op.groups == 1 and graph.nhwc:
+        return graph.node("MatMulInteger", signed, graph.signs(w[:, 0].T, field("weight")), none)
+    filters = w.reshape(len(w), *window.kernel, -1).transpose(0, 3, 1, 2)  # O,T,C -> O,C,kernel height,kernel width
+    operands = graph.signs(filters, field("weight")), *([none] if graph.nhwc else [])
+    kind = "ConvInteger" if graph.nhwc else "Conv"
+    return graph.windowed(kind, signed, *operands, window=window, outside=none, group=op.groups)
 
 
 def _affine_of(graph: Graph, v: str, scale: Floats, offset: Floats, field: Callable[[str], str]) -> str:
@@ -221,11 +236,7 @@ def _upsample(graph: Graph, op: ops.Upsample) -> str:
 
 def _add(graph: Graph, ending: ops.Add, v: str, channels: int) -> str:
     other = graph.replicated(ending.source, ending.reads)
-    if ending.reads < channels:  # zeros for the channels that stay
-        before, behind = [0] * 4, [0] * 4
-        before[graph.channels], behind[graph.channels] = ending.first, channels - ending.first - ending.reads
-        other = graph.node("Pad", other, graph.shape_of(before + behind))
-    return graph.node("Add", other, v)
+    return graph.node("Add", graph.among(other, ending.first, ending.reads, channels), v)
 
 
 def _affine(graph: Graph, ending: ops.Affine, v: str, channels: int) -> str:
@@ -250,6 +261,11 @@ def _sign(graph: Graph, ending: ops.Sign, v: str, channels: int) -> str:
     return graph.node("Where", bits, graph.number(1), graph.number(-1))
 
 
+def moving_ops() -> dict[type[ops.Op], Callable[[Graph, Any], str]]:
+    """Those that are the same for all numbers."""
+    return {ops.Pointwise: _pointwise, ops.Concat: _concat, ops.Select: _select, ops.Upsample: _upsample}
+
+
 OPS: dict[type[ops.Op], Callable[[Graph, Any], str]] = {
     ops.Input: _input,
     ops.BinaryConv: _binary_conv,
@@ -260,11 +276,8 @@ OPS: dict[type[ops.Op], Callable[[Graph, Any], str]] = {
     ops.GlobalAvgPool: _global_avg_pool,
     ops.AbsMean: _abs_mean,
     ops.ChannelAvg: _channel_avg,
-    ops.Pointwise: _pointwise,
     ops.Constant: _constant,
-    ops.Concat: _concat,
-    ops.Select: _select,
-    ops.Upsample: _upsample,
+    **moving_ops(),
 }
 ENDINGS: dict[type[ops.Ending], Callable[[Graph, Any, str, int], str]] = {
     ops.Add: _add,

@@ -20,9 +20,9 @@ from bcnn.deploy import convert
 from bcnn.deploy.packfile import open_packed
 from bcnn.deploy.shipped import find
 from bcnn.errors import UserError, nearest
-from bcnn.program.program import Program
 
 FLOATS = "written is the float32 network of its parameters, which chooses another class for some images"
+NUMBER: tuple[str, ...] = ()  # an option whose value is a whole number, and which need not be given
 
 
 @dataclass(frozen=True)
@@ -30,23 +30,29 @@ class Target:
     module: str  # in this folder
     about: str  # for the list that `bcnn export MODEL` prints
     suffix: str  # of the file it writes; "": it writes a folder
-    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # name -> choices, the default first
-    numbers: tuple[str, ...] = ("float32",)  # of the programs it can say
+    options: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # name -> choices, the default first; or a number
+    numbers: tuple[str, ...] = (
+        "float32",
+    )  # of the programs it can say; one in integers is made float32 where it must be
     extra: str = ""  # of the package: what `pip install` brings its imports
 
 
 TARGETS = {
     "c": Target(
         "c",
-        "C99 for microcontrollers, no heap, no floating point: a folder with model.c, model.h and a test",
+        "C99 for microcontrollers, no heap: a folder with model.c, model.h and a test",
         "",
-        numbers=("int16",),
+        options={"ram": NUMBER},
+        numbers=("float32", "int16"),
     ),
     "onnx": Target(
         "onnx",
         "an ONNX model, for ONNX Runtime and what else reads that",
         ".onnx",
         options={"weights": ("bits", "int8")},
+        numbers=("float32", "int16"),
         extra="onnx",
     ),
     "qonnx": Target("qonnx", "an ONNX model with QONNX's BipolarQuant, for FINN and hls4ml", ".onnx", extra="onnx"),
@@ -79,7 +85,6 @@ def export(
         packed = convert.packed_in_floats(packed)
         lines.append(f"{source.name} computes in integers, --to {to} in float32: {FLOATS}")
         tell(lines[0])
-    _check_numbers(packed.program, to, target)
     try:
         module = importlib.import_module(f"bcnn.export.{target.module}")
     except ModuleNotFoundError as error:
@@ -101,9 +106,12 @@ def _chosen(to: str, target: Target, options: Mapping[str, str]) -> dict[str, st
         if name not in target.options:
             able = [other for other, it in TARGETS.items() if name in it.options]
             raise UserError(f"--{name} is no option of --to {to}; it is one of --to {', '.join(able) or 'no target'}")
-        if value not in target.options[name]:
+        if target.options[name] is NUMBER:
+            if not (value.isascii() and value.isdigit()):
+                raise UserError(f"--{name} is {value!r}, not a whole number of bytes")
+        elif value not in target.options[name]:
             raise UserError(f"--{name} is {value!r}; --to {to} knows {', '.join(target.options[name])}")
-    return {name: options.get(name, choices[0]) for name, choices in target.options.items()}
+    return {name: options.get(name, next(iter(choices), "")) for name, choices in target.options.items()}
 
 
 def _check_path(path: Path, source: Path, target: Target) -> None:
@@ -121,11 +129,3 @@ def _check_path(path: Path, source: Path, target: Target) -> None:
         raise UserError(f"{path} is the packed file itself; give another one with -o")
     if not os.access(path if path.is_dir() else folder, os.W_OK):
         raise UserError(f"cannot write {path}: no permission to write in {path if path.is_dir() else folder}")
-
-
-def _check_numbers(program: Program, to: str, target: Target) -> None:
-    if program.numbers not in target.numbers:
-        raise UserError(
-            f"this program computes in {program.numbers}, and --to {to} knows {', '.join(target.numbers)} only; "
-            "make integers of it first: bcnn convert MODEL -o integers.bcnn --parameters int8"
-        )

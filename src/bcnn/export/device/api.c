@@ -13,7 +13,7 @@ void bcnn_@NAME@_row(void *memory, const uint8_t *rgb) {
     pull(m);
 }
 
-int bcnn_@NAME@_end(const void *memory, int16_t *out) {
+int bcnn_@NAME@_end(const void *memory, @NUMBER@ *out) {
     const arena *m = (const arena *)memory;
     const op *o = ops + OPS - 1;
     const uint32_t row = (uint32_t)o->width * o->channels;
@@ -23,7 +23,7 @@ int bcnn_@NAME@_end(const void *memory, int16_t *out) {
     return 0;
 }
 
-int bcnn_@NAME@_run(const uint8_t *rgb, void *memory, int16_t *out) {
+int bcnn_@NAME@_run(const uint8_t *rgb, void *memory, @NUMBER@ *out) {
     uint32_t y;
     bcnn_@NAME@_begin(memory);
     for (y = 0; y < BCNN_@BIG@_HEIGHT; y++) bcnn_@NAME@_row(memory, rgb + y * (BCNN_@BIG@_WIDTH * 3u));

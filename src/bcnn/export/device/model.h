@@ -1,5 +1,5 @@
 /* @TITLE@
- * Made by bcnn @VERSION@ from a packed file; do not edit. C99; needs <stdint.h> and <string.h>, no heap, no floating point.
+ * Made by bcnn @VERSION@ from a packed file; do not edit. C99; needs <stdint.h> and <string.h>, no heap@NOFLOAT@.
  *
  * Flash: @FLASH@ bytes of constants, and the code. RAM: BCNN_@BIG@_ARENA_BYTES, and some hundred bytes of stack. */
 #ifndef BCNN_@BIG@_H
@@ -10,14 +10,13 @@
 #define BCNN_@BIG@_HEIGHT @HEIGHT@
 #define BCNN_@BIG@_WIDTH @WIDTH@
 #define BCNN_@BIG@_OUTPUTS @OUTPUTS@
-#define BCNN_@BIG@_FRACTION (@FRACTION@) /* an output v stands for v / 2^FRACTION */
-#define BCNN_@BIG@_FLASH_BYTES @FLASH@
+@FRACTION@#define BCNN_@BIG@_FLASH_BYTES @FLASH@
 #define BCNN_@BIG@_ARENA_BYTES sizeof(bcnn_@NAME@_arena) /* @RAM@ */
 
 typedef struct {
     uint32_t words[@WORDS@];
     uint16_t made[@MADE@];
-    int16_t numbers[@NUMBERS@];
+    @NUMBER@ numbers[@NUMBERS@];
 } bcnn_@NAME@_arena;
 
 #ifdef __cplusplus
@@ -25,13 +24,13 @@ extern "C" {
 #endif
 
 /* The outputs of one image, height * width * 3 bytes, red first. `arena` is a bcnn_@NAME@_arena; 0: all is well. */
-int bcnn_@NAME@_run(const uint8_t *rgb, void *arena, int16_t *out);
+int bcnn_@NAME@_run(const uint8_t *rgb, void *arena, @NUMBER@ *out);
 
 /* The same for a camera without a frame buffer: begin, every row of width * 3 bytes from the top, end.
  * `end` returns 1 and leaves `out` alone if rows are missing. */
 void bcnn_@NAME@_begin(void *arena);
 void bcnn_@NAME@_row(void *arena, const uint8_t *rgb);
-int bcnn_@NAME@_end(const void *arena, int16_t *out);
+int bcnn_@NAME@_end(const void *arena, @NUMBER@ *out);
 
 @LABELS@
 #ifdef __cplusplus

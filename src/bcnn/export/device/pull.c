@@ -1,25 +1,9 @@
 /* Rows are pulled by the last op: what it lacks is made first, and so on down to the next row of the image. */
 
-static void input_row(arena *m, const uint8_t *rgb) {
-    const op *o = ops;
-    int16_t *out = m->numbers + slots[o->at + m->made[0]];
-    uint32_t x, k;
-    for (x = 0; x < o->width; x++, rgb += 3, out += o->channels) {
-        for (k = 0; k < 3; k++)
-            out[k] = saturated(rounded(rgb[k] * wide[o->extra + k] + wide[o->extra + 3 + k], o->shift));
-        if (o->channels == 4) {
-            int32_t sum = 0;
-            for (k = 0; k < 3; k++) sum += out[k] * value(o->a, k);
-            out[3] = saturated(rounded(sum, 14));
-        }
-    }
-    m->made[0]++;
-}
-
 static uint32_t rows_made(const arena *m, uint32_t i) {
-    if (ops[i].kind == FIXED_CONSTANT) return ops[i].height;
-    if (ops[i].kind == FIXED_GLOBAL_AVG_POOL) return m->made[i] == ops[i].steps;
-    if (ops[i].kind == FIXED_DEPTHWISE_BY_ROWS) {
+    if (ops[i].kind == CONSTANT) return ops[i].height;
+    if (ops[i].kind == GLOBAL_AVG_POOL) return m->made[i] == ops[i].steps;
+    if (ops[i].kind == BY_ROWS) {
         const int32_t n = m->made[i] + ops[i].top - ops[i].kernel_y; /* of the last row that has all its taps */
         if (m->made[i] >= ops[ops[i].source].height) return ops[i].height;
         return n < 0 ? 0 : (uint32_t)n / ops[i].stride_y + 1 < ops[i].height ? (uint32_t)n / ops[i].stride_y + 1 : ops[i].height;

@@ -1,15 +1,16 @@
 /* The test vectors of the packed file: whole images and row by row. Prints a line; 0 if every output is equal. */
 #include <stdio.h>
+#include <string.h>
 
 #include "model.h"
 
 #define VECTORS @VECTORS@
 
 static const uint32_t seeds[VECTORS] = {@SEEDS@};
-static const int16_t wanted[VECTORS][BCNN_@BIG@_OUTPUTS] = {
+static const @STORED@ wanted[VECTORS][BCNN_@BIG@_OUTPUTS] = {
 @WANTED@};
 static bcnn_@NAME@_arena arena;
-static int16_t out[BCNN_@BIG@_OUTPUTS];
+static @NUMBER@ out[BCNN_@BIG@_OUTPUTS];
 #ifndef BCNN_ROWS_ONLY /* define it where RAM has no room for an image */
 static uint8_t image[BCNN_@BIG@_HEIGHT * BCNN_@BIG@_WIDTH * 3];
 #endif
@@ -21,11 +22,11 @@ static uint8_t byte_of(uint32_t seed, uint32_t i) {
     return (uint8_t)(h >> 56);
 }
 
-static int differs(unsigned v, const char *how) {
+@EQUAL@static int differs(unsigned v, const char *how) {
     unsigned k;
     for (k = 0; k < BCNN_@BIG@_OUTPUTS; k++)
-        if (out[k] != wanted[v][k]) {
-            printf("vector %u, %s: output %u is %d, not %d\n", v, how, k, out[k], wanted[v][k]);
+        if (!equal(out[k], wanted[v][k])) {
+            printf("vector %u, %s: output %u is another one\n", v, how, k);
             return 1;
         }
     return 0;

@@ -1,6 +1,6 @@
 /* Means over channels: of those with one remainder, or of the magnitudes of all. */
 
-static void channel_means(arena *m, const op *o, int16_t *out, uint32_t y) {
+static void channel_means(arena *m, const op *o, number *out, uint32_t y) {
     const op *map = ops + o->source;
     const int16_t *in = map_row(m, map, y);
     uint32_t x, k, c;
@@ -8,7 +8,7 @@ static void channel_means(arena *m, const op *o, int16_t *out, uint32_t y) {
         for (k = 0; k < o->channels; k++) {
             int32_t sum = 0, count = 0;
             for (c = k; c < map->channels; c += o->channels, count++)
-                sum += o->kind == FIXED_ABS_MEAN && in[c] < 0 ? -(int32_t)in[c] : in[c];
+                sum += o->kind == ABS_MEAN && in[c] < 0 ? -(int32_t)in[c] : in[c];
             *out++ = saturated(mean(sum, count));
         }
 }

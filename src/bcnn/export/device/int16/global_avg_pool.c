@@ -5,7 +5,7 @@ static uint32_t sum_at(const int16_t *at) { return (uint32_t)(uint16_t)at[0] | (
 
 static int16_t half(uint32_t v) { return (int16_t)((v & 0xffffu) < 0x8000u ? (int32_t)(v & 0xffffu) : (int32_t)(v & 0xffffu) - 0x10000); }
 
-static void fixed_global_avg_pool(arena *m, const op *o, uint32_t y) {
+static void global_avg_pool(arena *m, const op *o, uint32_t y) {
     const op *map = ops + o->source;
     const int16_t *in = map_row(m, map, y);
     const int32_t count = (int32_t)map->height * map->width;

@@ -1,6 +1,6 @@
 /* Real convolution: sums of 32 bits. Filters are [made][taps][read]. */
 
-static void fixed_conv(arena *m, const op *o, int16_t *out, uint32_t y) {
+static void conv(arena *m, const op *o, number *out, uint32_t y) {
     const op *map = ops + o->source;
     const uint32_t inner = (uint32_t)o->reads / o->groups, made = (uint32_t)o->channels / o->groups;
     const uint32_t taps = (uint32_t)o->kernel_y * o->kernel_x;

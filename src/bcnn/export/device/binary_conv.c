@@ -13,12 +13,12 @@ static unsigned ones(uint32_t w) {
 }
 
 /* The bits of one tap, a group behind the other, each from a word of its own on. */
-static void pack(const op *o, const branch *b, const int16_t *x, uint32_t channels, uint32_t *bits) {
+static void pack(const op *o, const branch *b, const number *x, uint32_t channels, uint32_t *bits) {
     const uint32_t inner = (uint32_t)o->reads / o->groups;
     uint32_t g, k, c = 0, i = 0, word;
     for (g = 0; g < o->groups; g++)
         for (k = 0, word = 0; k < inner; k++, i++) {
-            if (x[c] > value(b->above, i)) word |= (uint32_t)1 << (k & 31);
+            if (one(x[c], value(b->above, i))) word |= (uint32_t)1 << (k & 31);
             if (++c == channels) c = 0;
             if ((k & 31) == 31 || k + 1 == inner) {
                 *bits++ = word;
@@ -27,7 +27,7 @@ static void pack(const op *o, const branch *b, const int16_t *x, uint32_t channe
         }
 }
 
-static void fixed_binary_conv(arena *m, const op *o, int16_t *out, uint32_t y) {
+static void binary_conv(arena *m, const op *o, number *out, uint32_t y) {
     const op *map = ops + o->source;
     const uint32_t inner = (uint32_t)o->reads / o->groups, made = (uint32_t)o->channels / o->groups;
     const uint32_t each = (inner + 31) / 32, pixel = each * o->groups, taps = (uint32_t)o->kernel_y * o->kernel_x;
@@ -41,7 +41,7 @@ static void fixed_binary_conv(arena *m, const op *o, int16_t *out, uint32_t y) {
             for (t = 0; t < taps; t++) {
                 const int32_t ty = (int32_t)(y * o->stride_y + t / o->kernel_x * o->dilation_y) - o->top + b->dy;
                 const int32_t tx = (int32_t)(x * o->stride_x + t % o->kernel_x * o->dilation_x) - o->left + b->dx;
-                const int16_t *at = tap(m, map, ty, tx);
+                const number *at = tap(m, map, ty, tx);
                 if ((t & 31) == 0) inside[t / 32] = 0;
                 if (at)
                     pack(o, b, at, map->channels, bits + t * pixel);
@@ -55,13 +55,12 @@ static void fixed_binary_conv(arena *m, const op *o, int16_t *out, uint32_t y) {
             for (k = 0; k < o->channels; k++) {
                 const uint32_t *from = bits + k / made * each;
                 unsigned apart = 0;
-                int32_t term;
+                number v;
                 for (t = 0; t < taps; t++, weight += each, from += pixel)
                     if (inside[t / 32] >> (t & 31) & 1)
                         for (i = 0; i < each; i++) apart += ones(from[i] ^ weight[i]);
-                term = (signs - 2 * (int32_t)apart) * ((int32_t)1 << b->up);
-                term = saturated(product(term, value(b->scale, k)) + value(b->offset, k));
-                out[k] = n ? saturated(out[k] + term) : (int16_t)term;
+                v = term(b, k, signs - 2 * (int32_t)apart, (int32_t)(taps * inner));
+                out[k] = n ? plus(out[k], v) : v;
             }
         }
 }

@@ -14,10 +14,6 @@ static int16_t shifted(int32_t v, int up) {
     return saturated(up >= 0 ? v * ((int32_t)1 << up) : rounded(v, (unsigned)-up));
 }
 
-static int32_t value(vec v, uint32_t i) { return v.step ? bytes[v.at + i] * v.step : numbers[v.at + i]; }
+static parameter value(vec v, uint32_t i) { return v.step ? bytes[v.at + i] * v.step : numbers[v.at + i]; }
 
-/* Row y of a map, between the step that makes it and the last one that reads it. */
-static const int16_t *map_row(const arena *m, const op *map, uint32_t y) {
-    if (map->kind == FIXED_CONSTANT) return numbers + map->at + y * ((uint32_t)map->width * map->channels);
-    return m->numbers + slots[map->at + y];
-}
+static number plus(number a, number b) { return saturated((int32_t)a + b); }

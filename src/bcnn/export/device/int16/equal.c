@@ -1,0 +1,1 @@
+static int equal(int16_t made, int16_t other) { return made == other; }
