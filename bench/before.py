@@ -1,11 +1,14 @@
 """The engine before against the engine now: the paper's network, one and two threads, two builds in one interleaved run.
 
     python -m bench.before OTHER_PYTHON [--path OTHER/src] [--rounds 40]
+    python -m bench.before OTHER_PYTHON [--path OTHER/src] --training        the training step instead
 
 OTHER_PYTHON runs the other build (a virtual environment that has it installed, or with --path a worktree that was built in place). Each build
 sits in a process of its own and is asked in turns for a block of images; the least and the median over all rounds count. "steps" is the sum of
 the fastest run of each of the engine's short steps, one thread: on a busy machine that is what the code can do. Both make
 the network of the preset `imagenet` with random parameters, so the work is the same and the values are not.
+
+A training step is one of the network `imagenette` on 32 images of 64 x 64, one thread, as the trainer runs it; processor time.
 """
 
 from __future__ import annotations
@@ -51,20 +54,56 @@ for line in sys.stdin:
     print(*times, flush=True)
 """
 
+TRAINING = """
+import contextlib, sys, time
+import torch
+torch.set_num_threads(1)
+try:
+    from bcnn.nets.bcnn import Network
+    from bcnn.nets.config import preset
+    from bcnn.train.fused import cores
+except ImportError:  # 0.1.0
+    from bcnn.config import preset
+    from bcnn.network import Network
+    cores = lambda network: contextlib.nullcontext()
+images, labels = torch.randn(32, 3, 64, 64), torch.randint(0, 10, (32,))
+def stepper(weights):
+    torch.manual_seed(0)
+    network = Network(preset("imagenette").replace(image_size=(64, 64)), weights=weights)
+    adam = torch.optim.Adam(network.parameters(), 1e-3, fused=True)
+    def step():
+        adam.zero_grad()
+        torch.nn.functional.cross_entropy(network(images), labels).backward()
+        adam.step()
+    return network, step
+steps = {1: stepper("real"), 2: stepper("binary")}
+print("ready", flush=True)
+for line in sys.stdin:
+    network, step = steps[int(line)]
+    with cores(network):
+        step()
+        times = []
+        for _ in range(2):
+            begin = time.process_time()
+            step()
+            times.append(time.process_time() - begin)
+    print(*times, flush=True)
+"""
 
-def start(python: str, path: str | None) -> subprocess.Popen[str]:
+
+def start(python: str, path: str | None, child: str) -> subprocess.Popen[str]:
     env = {**os.environ, "PYTHONPATH": path} if path else {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    child = subprocess.Popen([python, "-c", CHILD], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    if child.stdout.readline() != "ready\n":
+    made = subprocess.Popen([python, "-c", child], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert made.stdout is not None
+    if made.stdout.readline() != "ready\n":
         raise SystemExit(f"{python} could not make the network")
-    return child
+    return made
 
 
-def ask(child: subprocess.Popen[str], threads: int) -> list[float]:
+def ask(child: subprocess.Popen[str], question: int) -> list[float]:
     assert child.stdin is not None
     assert child.stdout is not None
-    child.stdin.write(f"{threads}\n")
+    child.stdin.write(f"{question}\n")
     child.stdin.flush()
     return [float(word) * 1e3 for word in child.stdout.readline().split()]
 
@@ -74,23 +113,25 @@ def main() -> None:
     parser.add_argument("python")
     parser.add_argument("--path")
     parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--training", action="store_true")
     given = parser.parse_args()
-    for key, value in facts(threads=2).items():
+    child = TRAINING if given.training else CHILD
+    questions = {1: "step 1", 2: "step 2"} if given.training else {0: "steps", 1: "1 thread", 2: "2 threads"}
+    for key, value in facts(threads=1 if given.training else 2).items():
         print(f"{key:9} {value}")
     root = Path(__file__).resolve().parents[1]
     builds = {
-        "before": start(given.python, given.path),
-        "now": start(sys.executable, str(root / "src")),
+        "before": start(given.python, given.path, child),
+        "now": start(sys.executable, str(root / "src"), child),
     }
-    times: dict[tuple[str, int], list[float]] = {(name, threads): [] for name in builds for threads in (0, 1, 2)}
+    times: dict[tuple[str, int], list[float]] = {(name, question): [] for name in builds for question in questions}
     for turn in range(given.rounds):
-        for threads in (0, 1, 2):
+        for question in questions:
             for name in sorted(builds, reverse=bool(turn % 2)):
-                times[name, threads] += ask(builds[name], threads)
-    for threads in (0, 1, 2):
-        rows = {name: times[name, threads] for name in builds}
+                times[name, question] += ask(builds[name], question)
+    for question, what in questions.items():
+        rows = {name: times[name, question] for name in builds}
         for name, row in rows.items():
-            what = f"{threads} thread{'s' if threads > 1 else ''}" if threads else "steps"
             print(f"{what:9} {name:7} min {min(row):7.3f} ms  median {statistics.median(row):7.3f} ms")
         low = {
             name: statistics.median(sorted(row)[: len(row) // 4]) for name, row in rows.items()
@@ -98,9 +139,9 @@ def main() -> None:
         print(
             f"  now / before: min {min(rows['now']) / min(rows['before']):.3f}, quiet {low['now'] / low['before']:.3f}"
         )
-    for child in builds.values():
-        assert child.stdin is not None
-        child.stdin.close()
+    for build in builds.values():
+        assert build.stdin is not None
+        build.stdin.close()
 
 
 if __name__ == "__main__":

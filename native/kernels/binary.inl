@@ -118,12 +118,14 @@ BCNN_NOINLINE void dots(const uint8_t* bits, size_t bytes, int pixels, const uin
 // The counts of one branch for up to 64 channels from c on.
 template <class Count>
 BCNN_INLINE void count(const DotsData& d, const uint8_t* weight, const uint8_t* bits, int pixels, int c, Count* n) {
-    const int groups = (least(kPad, d.o - c) + group - 1) / group;
+    constexpr int unit = sizeof(Count) == sizeof(ShortCount) ? short_groups : 1;  // groups that are made together
+    const int groups = (least(kPad, d.o - c) + unit * group - 1) / (unit * group) * unit;
     const uint8_t* w = weight + size_t(c / group) * d.weight_group;
     int g = 0;
     for (; g + tile_groups <= groups; g += tile_groups)
         dots<tile_groups>(bits, d.bits, pixels, w + g * d.weight_group, d.weight_group, n + g * group);
-    for (; g < groups; g++) dots<1>(bits, d.bits, pixels, w + g * d.weight_group, d.weight_group, n + g * group);
+    if constexpr (unit == 1)
+        for (; g < groups; g++) dots<1>(bits, d.bits, pixels, w + g * d.weight_group, d.weight_group, n + g * group);
 }
 
 // The same word by word: any channel may be in another group.

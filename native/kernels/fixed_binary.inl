@@ -223,7 +223,9 @@ BCNN_INLINE void fixed_conv_of(const FixedBinaryConvData& d, const FixedBinaryCo
         if (d.narrow && d.sure && d.by_byte && !d.plain) return fixed_conv_counting<Narrow, true, true, taps>(d, s);
         if (d.narrow && !d.plain) return fixed_conv_counting<Narrow, false, false, taps>(d, s);
     }
-    (d.sure ? fixed_conv_counting<Wide, false, true, taps> : fixed_conv_counting<Wide, false, false, taps>)(d, s);
+    const auto by = d.sure ? fixed_conv_counting<ShortCount, false, true, taps>
+                           : fixed_conv_counting<ShortCount, false, false, taps>;
+    by(d, s);
 }
 static void fixed_binary_conv(const FixedBinaryConvData& d, const FixedBinaryConvStep& s) {
     fixed_conv_of<false>(d, s);

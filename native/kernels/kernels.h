@@ -233,6 +233,7 @@ struct FixedKernels {
     size_t (*bits_bytes)(int words);                                              // DotsData::bits of 1x1
     size_t (*weight_bytes)(int words);                                            // of one group of channels
     void (*pack_weight)(const uint32_t* weight, int o, int words, uint8_t* out);  // 1x1
+    void (*pack_taps)(const uint32_t* weight, int o, int words, uint8_t* out);    // else
     void (*binary_conv)(const FixedBinaryConvData&, const FixedBinaryConvStep&);
     void (*bit_conv)(const FixedBinaryConvData&, const FixedBinaryConvStep&);
     void (*sign_words)(const int16_t* x, View v, int pixels, const int16_t* above, int words, uint32_t* out);

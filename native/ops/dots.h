@@ -115,7 +115,8 @@ protected:
             whole_ = rows * size_t(shape.h) <= kMostRows;
             rows_ = rows * size_t(whole_ ? shape.h : std::min(shape.h, kBatchPixels));
         }
-        const size_t groups = size_t((shape.c + kernels_.group - 1) / kernels_.group);
+        const size_t lines = size_t((shape.c + kShortLine - 1) / kShortLine);  // kernels may take a whole one
+        const size_t groups = lines * size_t(kShortLine / kernels_.group);
         const size_t bytes = d_.plain ? size_t(shape.c) * size_t(dot_) * 4 : groups * group;
         branch_bytes_ = (bytes + 63) / 64 * 64;
         weight_ = Aligned<uint8_t>(branch_bytes_ * records_.size());

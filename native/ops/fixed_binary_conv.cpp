@@ -33,7 +33,7 @@ public:
             else if (d_.plain)
                 copy_plain(b);
             else
-                kernels_.pack_taps(words_of(b), shape.c, dot_, false, weight_of(b));
+                fixed.pack_taps(words_of(b), shape.c, dot_, weight_of(b));
             const int up = records_[b].number("up");
             constant_.push_back(constant(b, up));
             branches_.push_back({pointwise_ ? above_[b].data() : nullptr, weight_of(b), scale_[b].data(),

@@ -113,7 +113,14 @@ static void pack_short_weight(const uint32_t* weight, int o, int words, uint8_t*
     }
 }
 
+static void pack_short_taps(const uint32_t* weight, int o, int words, uint8_t* out) {
+    pack_taps(weight, o, words, false, out);
+}
+
 // --- counts ----------------------------------------------------------------------------------------------------------
+
+typedef Wide ShortCount;
+constexpr int short_groups = 1;
 
 // A line of counts from two rows of a RankTable.
 BCNN_INLINE void add_rows(const uint8_t* one, const uint8_t* other, Narrow* n) {

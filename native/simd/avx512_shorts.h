@@ -16,10 +16,10 @@ BCNN_INLINE Shorts larger(Shorts a, Shorts b) { return _mm512_max_epi16(a, b); }
 BCNN_INLINE Shorts both_bits(Shorts a, Shorts b) { return _mm512_and_si512(a, b); }
 BCNN_INLINE Shorts either_bits(Shorts a, Shorts b) { return _mm512_or_si512(a, b); }
 BCNN_INLINE Shorts differing_bits(Shorts a, Shorts b) { return _mm512_xor_si512(a, b); }
-typedef __m128i Amount;  // of a shift, made once
-BCNN_INLINE Amount amount(int bits) { return _mm_cvtsi32_si128(bits); }
-BCNN_INLINE Shorts shift_up(Shorts a, Amount bits) { return _mm512_sll_epi16(a, bits); }
-BCNN_INLINE Shorts shift_down(Shorts a, Amount bits) { return _mm512_sra_epi16(a, bits); }
+typedef __m512i Amount;  // of a shift, made once: by lanes, since shifts by one number for all take two instructions
+BCNN_INLINE Amount amount(int bits) { return _mm512_set1_epi16(short(bits)); }
+BCNN_INLINE Shorts shift_up(Shorts a, Amount bits) { return _mm512_sllv_epi16(a, bits); }
+BCNN_INLINE Shorts shift_down(Shorts a, Amount bits) { return _mm512_srav_epi16(a, bits); }
 BCNN_INLINE Shorts if_above(Shorts a, Shorts b, Shorts then, Shorts otherwise) {
     return _mm512_mask_blend_epi16(_mm512_cmpge_epi16_mask(b, a), then, otherwise);
 }
@@ -30,11 +30,23 @@ BCNN_INLINE Shorts in_order(Shorts v) {
     return v;
 }
 BCNN_INLINE unsigned above(Shorts x, Shorts t) { return ~unsigned(_mm512_cmpge_epi16_mask(t, x)); }
-BCNN_INLINE Shorts count_shorts(const Wide* n) {
-    const __m256i low = _mm512_cvtsepi32_epi16(_mm512_loadu_si512(n));
-    const __m256i high = _mm512_cvtsepi32_epi16(_mm512_loadu_si512(n + 16));
-    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+
+// Counts of a line, two groups, narrowed to 16 bits by one instruction, which takes four from one and four from the
+// other by turns: dot_place undoes it.
+typedef uint16_t ShortCount;
+constexpr int short_groups = 2;
+static int dot_place(int channel) {
+    const int in = channel % kShortLine;
+    return channel - in + in % 8 / 4 * group + in / 8 * 4 + in % 4;
 }
+template <int T, int G>
+BCNN_INLINE void dot(const uint8_t* bits, size_t bits_stride, const uint8_t* w, size_t w_group, ShortCount* out) {
+    static_assert(G == short_groups);
+    count_tile<T, G>(bits, bits_stride, w, w_group, [&](int t, const __m512i* n) __attribute__((always_inline)) {
+        _mm512_store_si512(out + t * kPad, _mm512_packus_epi32(n[0], n[1]));
+    });
+}
+BCNN_INLINE Shorts count_shorts(const ShortCount* n) { return _mm512_load_si512(n); }
 
 constexpr int int_lanes = 16;
 typedef __m512i Ints;

@@ -66,4 +66,7 @@ BCNN_INLINE Ints add_products(Ints sum, Pair x, const int16_t* w) {
     return {add_products(sum.a, x, vld1q_s16(w)), add_products(sum.b, x, vld1q_s16(w + 8))};
 }
 
+typedef Wide ShortCount;
+constexpr int short_groups = 1;
+static int dot_place(int channel) { return channel; }
 #include "words_shorts.h"

@@ -72,4 +72,7 @@ BCNN_INLINE Ints add_products(Ints sum, Pair x, const int16_t* w) {  // w [lane]
     return sum;
 }
 
+typedef Wide ShortCount;
+constexpr int short_groups = 1;
+static int dot_place(int channel) { return channel; }
 #include "words_shorts.h"
