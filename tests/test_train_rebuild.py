@@ -14,7 +14,7 @@ from bcnn.program.fixed import fixed
 from bcnn.program.lower import lower
 from bcnn.program.ops import BinaryConv
 from bcnn.program.pictures import pictures
-from bcnn.train.rebuild import LATENT, calibrate, stated, rebuild
+from bcnn.train.rebuild import LATENT, calibrate, rebuild, stated
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
 
