@@ -14,6 +14,7 @@ from bcnn.nets.binarize import sign
 from bcnn.nets.latent import latents
 from bcnn.nets.parts import Gate, RPReLU, pooled_shortcut, wide
 from bcnn.nets.registry import build
+from bcnn.train import fused
 
 torch.set_num_threads(1)
 
@@ -141,6 +142,26 @@ def test_abcnet_sums_over_pairs_of_bases() -> None:
         for i, base in enumerate(conv.signs()):
             out += a[i] * beta * F.conv2d(plus, base, padding=1)
     assert torch.allclose(conv(x), out, atol=1e-4)
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_abcnet_trains_with_one_filter_a_sign_and_has_the_values_and_gradients_of_all_pairs(
+    native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fused, "enabled", native)
+    torch.manual_seed(0)
+    conv = abcnet.BasesConv(16, 8, 2, 3, 2, abcnet.RULES)
+    found = []
+    for training in (False, True):  # all pairs, as a program has them, are the definition
+        conv.train(training)
+        conv.zero_grad()
+        x = image(8, 16, 9, 9).requires_grad_()
+        assert conv.one_operator(x) == (training and native and fused.available())
+        out = conv(x)
+        (out * torch.linspace(-1, 1, out.numel()).view_as(out)).sum().backward()
+        found.append([out.detach(), x.grad, *(p.grad for p in conv.parameters())])
+    for pairs, one in zip(*found, strict=True):
+        assert torch.allclose(pairs, one, atol=1e-5, rtol=1e-4)
 
 
 def test_activation_bases_of_abcnet_pass_a_gradient_within_0_and_1() -> None:

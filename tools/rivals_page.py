@@ -3,18 +3,19 @@
     python -m tools.rivals_page
 
 Nothing on the pages is written by hand but the sentences in this file. Sources: src/bcnn/count/rivals.json (`tools.count_rivals`),
-bench/results/networks-zen3.json (`bench.networks`), bench/results/equal-budget.json (`bench.equal_budget`), and the published
-accuracies below. What was not measured is an empty cell. A test compares the pages with their sources.
+bench/results/networks-zen3.json (`bench.networks`), every-network.json (`tools.every_network`) and equal-budget.json
+(`bench.equal_budget`) beside it, and the published accuracies below. What was not measured is an empty cell. A test compares the pages with their sources.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from bench.pages import read, table
+from tools.equal_budget_table import budget_schedule, equal_budget
 
 from bcnn.count.counts import Counts, count
 from bcnn.count.rivals import Rival, rivals
@@ -24,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE, WHICH = ROOT / "docs" / "rivals.md", ROOT / "docs" / "which_network.md"
 PICTURE = ROOT / "docs" / "images" / "rivals.png"
 TIMES = ROOT / "bench" / "results" / "networks-zen3.json"
-BUDGET = ROOT / "bench" / "results" / "equal-budget.json"
+WHOLE_WAY = ROOT / "bench" / "results" / "every-network.json"
 ENGINE, FLOAT, LARQ = "this engine", "ONNX Runtime, float Conv", "Larq Compute Engine"
 
 PAPER, CODE, OTHER = "the BCNN paper", "its official code", "a secondary source"
@@ -98,11 +99,6 @@ class Row:
         return self.times.get(ENGINE)
 
 
-def read(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return found
-
-
 def rows() -> list[Row]:
     measured = read(TIMES)
 
@@ -111,12 +107,6 @@ def rows() -> list[Row]:
 
     own = [Row(name, count(preset(name)).counts, None, times(name)) for name in OURS]
     return own + [Row(name, rival.folded, rival, times(name)) for name, rival in rivals().items()]
-
-
-def table(header: str, lines: list[tuple[str, ...]], words: int = 1) -> str:
-    names = header.split(" | ")
-    rule = ["---" if index < words else "---:" for index in range(len(names))]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in [tuple(names), tuple(rule), *lines]) + "\n"
 
 
 # --- docs/rivals.md -------------------------------------------------------------------------------------------------
@@ -205,24 +195,24 @@ def missing(found: list[Row]) -> str:
     return f"Not measured yet: {', '.join(left)}.\n" if left else ""
 
 
-def equal_budget() -> str:
-    records = {name: record for name, record in read(BUDGET).items() if record["seeds"]}
-    if not records:
-        return "No run is finished yet. `python -m bench.equal_budget --data PATH` trains them and fills this table.\n"
-    best = {name: max(run["top1"] for run in record["seeds"].values()) for name, record in records.items()}
+def whole_way() -> str:
+    """Networks of natural size, random weights, from torch to the engine (`tools.every_network`)."""
+    from bcnn.nets.registry import ARCHITECTURES
+
+    results = read(WHOLE_WAY)
     lines = []
-    for name in sorted(records, key=lambda name: -best[name]):
-        record = records[name]
-        top1 = ", ".join(f"{run['top1']:.2%}" for _, run in sorted(record["seeds"].items()))
-        rate = max(record["rates"], key=lambda rate: record["rates"][rate]) if record["rates"] else ""
-        real = f"{record['real_products'] / 1e6:.1f} M MACs real" if record["real_products"] else "nothing"
-        real += ", zeros around +-1 maps" if record["padded_products"] else ""
+    for name in (name for name in ARCHITECTURES if name in results):
+        one = results[name]
+        wrong = "; ".join(f"{check}: {said}" for check, said in one.get("checks", {}).items() if said != "ok")
+        said = one.get("error") or wrong or "all equal"
+        height, width = ARCHITECTURES[name].size
         lines.append(
-            (name, record["scaled"], top1, f"{record['binary_macs'] / 1e6:.1f}", f"{record['real_macs'] / 1e6:.1f}",
-             f"{record['param_bytes'] / 1e6:.2f}", f"{record['engine_ms']:.2f}", real, rate)
+            (TITLES.get(name, name), f"{height} x {width}", str(one.get("ops", "")), f"{one['bytes']:,}" if "bytes" in one else "",
+             said, f"{one['peak_mb']:,}" if "peak_mb" in one else "")
         )  # fmt: skip
-    header = "network | how it was scaled | top-1, each seed | binary MACs, M | real MACs, M | parameters, MB | engine, ms | what is not 1 bit | rate"
-    return table(header, lines, words=2)
+    left = [name for name in ARCHITECTURES if name not in results]
+    made = table("network | image | ops | file, bytes | engine and interpreter | peak memory of it all, MB", lines)
+    return made + (f"\nStill to be run: {', '.join(left)}.\n" if left else "")
 
 
 def page() -> str:
@@ -260,10 +250,15 @@ parameters are bits that are stored: all bases of ABC-Net. The first layer of BN
 ONNX Runtime runs the same network with float convolutions of +-1 weights. Larq Compute Engine (`use_indirect_bgemm=True`) runs a Keras model of the same shapes, in a process of its own, on an
 instruction set that it is not mainly made for: its fast kernels are for ARM.
 
+## The whole way, with ==
+
+Each registered network at its own size, with random weights: lowered, packed, read again, and run on one image by the engine in every instruction set of the machine. Every map of it
+equals that of the NumPy interpreter, with `==`; torch's is equal op by op, up to rounding. `python -m tools.every_network`; the memory is mostly that of recording torch.
+
+{whole_way()}
 ## Trained at equal budget
 
-CIFAR-10 (JPEG), about 85 M binary MACs each, the same images, epochs (2 with real weights, 8 with binary ones), batch and augmentation; the rate of each is the best of three on held-out training images.
-Short schedules: these are not the accuracies that the networks can reach. Top-1 is on the 10,000 test images.
+{budget_schedule()}
 
 {equal_budget()}"""
 

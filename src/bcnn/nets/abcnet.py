@@ -12,6 +12,7 @@ First layer, shortcuts and the last layer are real. Trained from a real network;
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -20,8 +21,9 @@ from torch.nn import functional as F
 
 from bcnn.errors import UserError
 from bcnn.nets.binarize import SLOPES, sign, sloped_sign
-from bcnn.nets.binary_conv import BinaryConv2d, Rules
+from bcnn.nets.binary_conv import PADS, BinaryConv2d, Rules
 from bcnn.nets.parts import Add, Decoder, assemble, resnet_stem, stages, strided_shortcut, wide
+from bcnn.train import fused
 
 # Reading: the padding was not published; 0, as in the other papers of its time.
 RULES = Rules(activation="half", weight="identity")
@@ -48,19 +50,39 @@ class BasesConv(BinaryConv2d):
         self.shift = nn.Parameter(torch.tensor(_spread(activation_bases)))  # v_j
         self.beta = nn.Parameter(torch.full((activation_bases,), 1 / activation_bases))
 
+    @property
+    def fusible(self) -> bool:
+        return type(self) is BasesConv and self.rules.pad != "before" and self.in_kernels
+
     def forward(self, x: Tensor) -> Tensor:
-        padding = self.padding if self.rules.pad == "zero" else 0
         binary = self.weights == "binary"
         filters: list[Tensor] = self.bases() if binary else [self.weight]
         factors = self.factors(filters) if binary else self.weight.new_ones(1)
+        if binary and self.training:
+            # A convolution is linear in its filter: N of them with sum_i a_i B_i have the values and gradients of M x N.
+            filters = [torch.einsum("m,mocyx->ocyx", factors, torch.stack(filters))]
+            factors = factors.new_ones(1)
         out = None
         for j in range(len(self.beta)):
-            bits = self.activate(x, lambda x, j=j: self.signed(x + (self.shift[j] - 0.5)))  # type: ignore[misc]
-            for i, filter in enumerate(filters):
-                dot = F.conv2d(bits, filter.to(bits.dtype), None, self.stride, padding) * (factors[i] * self.beta[j])
-                out = dot if out is None else out + dot
+            for i, dot in enumerate(self.dots(x, self.shift[j] - 0.5, filters)):
+                term = dot * (factors[i] * self.beta[j])
+                out = term if out is None else out + term
         assert out is not None
         return out
+
+    def dots(self, x: Tensor, shift: Tensor, filters: list[Tensor]) -> Iterator[Tensor]:
+        """The signs of one activation base, convolved with each filter."""
+        if self.one_operator(x):
+            for filter in filters:
+                yield fused.tap_conv(
+                    x + shift, self.bias, filter, None, stride=self.stride, padding=self.padding,
+                    pad=PADS[self.rules.pad], slope=self.rules.activation, weight_slope=None,
+                )  # fmt: skip
+            return
+        padding = self.padding if self.rules.pad == "zero" else 0
+        bits = self.activate(x, lambda x: self.signed(x + shift))
+        for filter in filters:
+            yield F.conv2d(bits, filter.to(bits.dtype), None, self.stride, padding)
 
     def bases(self) -> list[Tensor]:
         """The B_i; the gradient passes each of them to W as if it were W, mean and deviation taken as constants."""

@@ -86,14 +86,18 @@ class BinaryConv2d(Latent):
 
     @property
     def fusible(self) -> bool:
+        """Whether the native kernels may take this module's place; a subclass with rules of its own says so for itself."""
+        return type(self) is BinaryConv2d and self.in_kernels
+
+    @property
+    def in_kernels(self) -> bool:
         """Whether the native kernels have this convolution: of signs, in lanes of eight channels, with a dot that fits 16 bits.
 
         Left to torch are a real input, the float twin, and the last layer of a network whose classes are no multiple of eight.
         """
         out, channels = self.weight.shape[:2]
         return (
-            type(self) is BinaryConv2d
-            and self.rules.activation in fused.LIMITS
+            self.rules.activation in fused.LIMITS
             and self.rules.weight in fused.WEIGHT_LIMITS
             and self.weights != "float"
             and out % 8 == channels % 8 == 0

@@ -92,8 +92,9 @@ def meliusnet(
         raise UserError(f"unknown MeliusNet {which!r}; {nearest(which, NETWORKS)}")
     blocks, reduced, groups = NETWORKS[which]
     made = RULES.but(**rules)
-    # Multiples of 16, at any width: what the stem's groups and the shuffle divide.
-    growth, *outs = (2 * wide(channels // 2, width) for channels in (64, *reduced))
+    # At any width multiples of 16, which the stem's groups and the shuffle divide, or of 8 where there are neither.
+    unit = 1 if is_cifar(form) and groups == 1 else 2
+    growth, *outs = (unit * wide(channels // unit, width) for channels in (64, *reduced))
     channels = growth
     stages: list[nn.Module] = []
     for stage, count in enumerate(blocks):

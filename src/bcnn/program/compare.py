@@ -106,6 +106,8 @@ def tolerance(op: Op, read: list[Any], size: Any, shapes: Sequence[Shape]) -> Fl
     """
     more = np.zeros(1, np.float32) if size is None else np.asarray(size, np.float32)
     counts = op.counts(shapes)
-    made = run_op(op.absolute(more), [np.abs(x) if x.dtype == np.float32 else x for x in read])
+    reads = set(op.maps_read())
+    sizes = [np.abs(x) if index in reads else x for index, x in enumerate(read)]
+    made = run_op(op.absolute(more), sizes)
     terms = (counts.real_macs + counts.adds + counts.mults) / made.size
     return made * np.float32(2**-23 * (terms + 8))

@@ -92,15 +92,17 @@ class Dots:
         window = Window(
             self.window.kernel, self.window.stride, (top - dy, left - dx, bottom + dy, right + dx), self.window.dilation
         )
+        height, width = window.size(*signs.shape[:2])
+        # One product of two matrices a tap: for a map H',W',K NumPy would make H' small ones of it.
+        views = [np.ascontiguousarray(view).reshape(height * width, -1) for view in window.views(signs, outside)]
         parts = []
-        views = [np.ascontiguousarray(view) for view in window.views(signs, outside)]
         for group in range(self.groups):
             channels, rows = slice(group * inner, (group + 1) * inner), slice(group * made, (group + 1) * made)
-            dot = views[0][..., channels] @ weight[rows, 0].T
+            dot = views[0][:, channels] @ weight[rows, 0].T
             for tap in range(1, len(views)):
-                dot = dot + views[tap][..., channels] @ weight[rows, tap].T
+                dot += views[tap][:, channels] @ weight[rows, tap].T
             parts.append(dot)
-        return np.concatenate(parts, axis=-1)
+        return np.concatenate(parts, axis=-1).reshape(height, width, -1)
 
     def dots_counts(self, branches: int, shape: Shape, shapes: Sequence[Shape]) -> Counts:
         made = pixels(shape) * shape[2]
@@ -184,11 +186,12 @@ class BinaryConv(Dots, Op):
         return self.dots_counts(len(self.branches), self.shape(shapes), shapes)
 
     def absolute(self, more: Floats) -> Op:
-        branches = []
-        for index, branch in enumerate(self.branches):  # |dot| <= N, and |scale| is 2 |s|
-            size = np.abs(branch.scale) * np.float32(self.bits) + (more if index == 0 else 0)
-            branches.append(replace(branch, scale=branch.scale * 0, offset=size.astype(np.float32)))
-        return replace(self, branches=tuple(branches), after=absolute_endings(self.after))
+        size = np.zeros(1, np.float32) + more
+        for branch in self.branches:  # |dot| <= N, and |scale| is 2 |s|
+            size = size + np.abs(branch.scale) * np.float32(self.bits)
+        first = self.branches[0]  # whose dots times zero are all that is left of them
+        one = replace(first, scale=first.scale * 0, offset=size.astype(np.float32))
+        return replace(self, branches=(one,), after=absolute_endings(self.after))
 
 
 def _no_tail(what: str, bits: Words, channels: int) -> None:
