@@ -58,7 +58,7 @@ def run_of(entry: Entry, lr: float, seed: int, choosing: bool) -> TrainConfig:
         same,
         recipe="equal-budget",
         network=entry.network,
-        data=replace(same.data, hold_out=HELD_OUT if choosing else 0.0),
+        data=replace(same.data, evaluate="test", hold_out=HELD_OUT if choosing else 0.0),  # held-out images go first
         steps=(replace(CHOOSING if choosing else STEP, lr=lr),),
         epoch_images=CHOOSING_IMAGES if choosing else 0,
         seed=seed,

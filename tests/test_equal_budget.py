@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 import tiny
 
@@ -18,9 +20,22 @@ sys.path.insert(0, str(ROOT))
 from bench import contestants, equal_budget  # noqa: E402
 from tools import equal_budget_table, rivals_page  # noqa: E402
 
+from bcnn.data import sources  # noqa: E402
 from bcnn.errors import UserError  # noqa: E402
 from bcnn.train import start  # noqa: E402
 from bcnn.train.config import Step  # noqa: E402
+
+
+def photos(folder: Path) -> Path:
+    """Two classes of noise, as a data set with a test folder."""
+    random = np.random.default_rng(0)
+    for split, many in {"train": 80, "test": 10}.items():
+        for label in ("cat", "dog"):
+            place = folder / split / label
+            place.mkdir(parents=True)
+            for index in range(many):
+                Image.fromarray(random.integers(0, 256, (8, 8, 3), np.uint8)).save(place / f"{index}.png")
+    return folder
 
 
 def test_equal_budgets_are_within_a_fifth_and_differ_in_network_and_rate_alone() -> None:
@@ -33,10 +48,14 @@ def test_equal_budgets_are_within_a_fifth_and_differ_in_network_and_rate_alone()
     assert needed | {"reactnet-a", "real2bin"} <= set(entries)
 
 
-def test_the_test_images_choose_no_rate() -> None:
-    entry = contestants.entries()["bnn"]
-    assert equal_budget.run_of(entry, 5e-3, 0, True).data.hold_out > 0
-    assert equal_budget.run_of(entry, 5e-3, 0, False).data.hold_out == 0
+def test_the_test_images_choose_no_rate_and_are_what_is_measured_on(tmp_path: Path) -> None:
+    photos(tmp_path)
+    entry, places = contestants.entries()["bnn"], {}
+    for choosing in (True, False):
+        data = equal_budget.run_of(entry, 5e-3, 0, choosing).data
+        found = sources.find(str(tmp_path), data.hold_out, split=data.evaluate)
+        places[choosing] = {Path(item).parts[-3] for item in found.val.items}, len(found.train), len(found.val)
+    assert places == {True: ({"train"}, 128, 32), False: ({"test"}, 160, 20)}
 
 
 @pytest.fixture
@@ -57,7 +76,7 @@ def test_a_campaign_chooses_a_rate_trains_the_better_half_twice_and_needs_only_i
     campaign: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     names = ["one", "two"]
-    equal_budget.campaign(names, [0, 1], "digits", tmp_path / "runs")
+    equal_budget.campaign(names, [0, 1], str(photos(tmp_path / "photos")), tmp_path / "runs")
     before = campaign.read_text()
     records = json.loads(before)["networks"]
     assert {name: sorted(record["rates"]) for name, record in records.items()} == {
@@ -81,7 +100,7 @@ def test_results_of_another_schedule_are_left_alone(campaign: Path, monkeypatch:
     before = campaign.read_text()
     monkeypatch.setattr(equal_budget, "BATCH", 32)
     with pytest.raises(UserError, match="another schedule or other networks: move it away"):
-        equal_budget.campaign(["one"], [0], "digits", campaign.parent / "runs")
+        equal_budget.campaign(["one"], [0], "photos", campaign.parent / "runs")
     assert campaign.read_text() == before
 
 
