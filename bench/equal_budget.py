@@ -8,8 +8,8 @@
 Per network (`contestants`): three short runs of 15,000 images choose one of three rates on 10,000 held-out training images; with it
 one run of four epochs on all 50,000 per seed, measured on the test images, which chose nothing. All with binary weights from the
 first update, measured as the engine runs them. Rates of all come first, then the first seed of all, then the second seed of the
-better half. Small networks and short schedules: all of it is about 7 hours of processor time (`--hours`, one of two busy threads of an
-Ice Lake core).
+better half. Small networks and short schedules: an estimate from a few updates on a busy machine is 7 hours of processor time
+(`--hours` asks yours).
 
 Every finished run is kept in bench/results/equal-budget.json at once, and what is there is done: a checkout alone is enough to go
 on, on any machine. `--out` has the runs under way and their logs.
