@@ -216,7 +216,7 @@ def _listing(folder: Path) -> dict[str, list[Path]]:
 
 def _unread(root: Path) -> list[str]:
     """A sentence on photos of formats that cannot be read here."""
-    files = [path for path in root.rglob("*") if path.suffix.lower() in UNREAD and not path.name.startswith(".")]
+    files = sorted(p for p in root.rglob("*") if p.suffix.lower() in UNREAD and not p.name.startswith("."))
     if not files:
         return []
     kinds = ", ".join(sorted({path.suffix.lower() for path in files}))
