@@ -207,3 +207,30 @@ def test_files_whose_names_are_no_text_are_images_like_others(tmp_path):
             Image.new("RGB", (4, 4)).save(os.path.join(os.fsencode(tmp_path / name), file), "PNG")
     found = sources.find(str(tmp_path))
     assert len(found.train) + len(found.val) == 6
+
+
+def test_photos_in_a_phones_format_are_named_not_passed_over(tmp_path):
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "one.HEIC").write_bytes(b"x")
+    with pytest.raises(
+        UserError, match=r"no image in them.*2 files such as .*one\.HEIC are not read \(\.heic\): convert"
+    ):
+        sources.find(str(tmp_path))
+    for name in ("cat", "dog"):
+        for i in range(3):
+            Image.new("RGB", (8, 8)).save(tmp_path / name / f"{i}.png")
+    assert any("2 files such as" in note for note in sources.find(str(tmp_path)).notes)
+
+
+def test_a_share_of_the_images_is_of_every_class_on_both_sides(tmp_path):
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        for i in range(50):
+            Image.new("RGB", (8, 8)).save(tmp_path / name / f"{i}.png")
+    found = sources.find(str(tmp_path))
+    some = sources.part(found, 0.5)
+    assert np.bincount(some.train.labels).tolist() == [20, 20]
+    assert np.bincount(some.val.labels).tolist() == [5, 5]
+    assert set(some.train.items) <= set(found.train.items)
+    assert "50% of the images" in some.notes[-1]

@@ -23,6 +23,8 @@ from bcnn.images import SUFFIXES
 # How folders spell the splits of a data set, in any case. A folder of such a name is never a class.
 SPLITS = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test",)}
 SPLIT = 0.2  # share split off where a data set has no evaluation images of its own
+# Photos by their name that Pillow does not read by itself: not looked at, but said, or a phone's photos would vanish in silence.
+UNREAD = frozenset([".heic", ".heif", ".jxl", ".dng", ".cr2", ".nef", ".arw"])
 Labels = NDArray[np.int64]
 
 
@@ -155,6 +157,7 @@ def _folders(root: Path, strict: bool, split: str, training: bool) -> Source:
     asked = _split_named(root, splits, split) if split and splits else None
     train_root = splits.get("train", root)
     found = _listing(train_root)
+    notes += _unread(root)
     if "train" not in splits:
         found = {name: files for name, files in found.items() if root / name not in splits.values()}
     if not found and splits and "train" not in splits:
@@ -166,6 +169,8 @@ def _folders(root: Path, strict: bool, split: str, training: bool) -> Source:
         found = _listing(train_root)
     if not found:
         raise UserError(f"{train_root} has no class folders; expected {train_root}/CLASS/*.jpg")
+    if not any(found.values()):
+        raise UserError(". ".join([f"{train_root} has class folders, but no image in them", *notes]))
     for name in [name for name, files in found.items() if not files]:
         if strict:
             raise UserError(f"class {name!r} has no image in {train_root}")
@@ -207,6 +212,15 @@ def _listing(folder: Path) -> dict[str, list[Path]]:
         for child in sorted(folder.iterdir())
         if child.is_dir() and not child.name.startswith(".")
     }
+
+
+def _unread(root: Path) -> list[str]:
+    """A sentence on photos of formats that cannot be read here."""
+    files = sorted(p for p in root.rglob("*") if p.suffix.lower() in UNREAD and not p.name.startswith("."))
+    if not files:
+        return []
+    kinds = ", ".join(sorted({path.suffix.lower() for path in files}))
+    return [f"{len(files)} files such as {files[0]} are not read ({kinds}): convert them to JPEG or PNG"]
 
 
 def _images(listing: dict[str, list[Path]], classes: tuple[str, ...]) -> Images:

@@ -49,7 +49,7 @@ class Choice:
 
 
 # In order of preference: the first that there is time for.
-CHOICES = (Choice(128, 10, 2e-3), Choice(96, 5, 2e-3), Choice(64, 0, 2e-3))
+CHOICES = (Choice(128, 4, 2e-3), Choice(96, 2, 2e-3), Choice(64, 0, 2e-3))
 
 
 @dataclass(frozen=True)
