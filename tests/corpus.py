@@ -50,14 +50,15 @@ def _learned() -> Program:
     reader = Program(seen, tuple(f"op{i}" for i in range(len(seen))))
     scale = Scale(draw.floats(features), draw.floats(features))
     decoder = Decoder(draw.floats(features + 1, 3).astype(np.float64), draw.floats(3).astype(np.float64))
-    kept = memory.remember(draw.floats(20, features), np.arange(20) % 2, 2)
+    photos = draw.floats(20, features)
+    kept = memory.remember(photos, np.arange(20) % 2, 2)
     said = card.Card(
         "two classes", "tells cats and dogs apart", "knows no others", "photos", "", list(labels), 20, 4, {}, 0.1, "a CPU",
         "2026-11-17", 0.75, None, [[2, 0, 0], [1, 1, 0], [0, 0, 0]], "scalar", "2026-11-17", [],
     )  # fmt: skip
     learned = {"from": "digits.bcnn", "size": [8, 8], "penalty": 0.1, "photos": 20}
     provenance = {"learned": learned, card.KEY: said.plain(), memory.KEY: kept.plain()}
-    return put_on(reader, Head(scale, decoder, True), labels, provenance)
+    return put_on(reader, Head(scale, decoder, True), labels, provenance, photos)
 
 
 def _in_bytes() -> Program:

@@ -47,8 +47,8 @@ def test_classes_are_listed_before_and_judged_after(data):
 
 
 def test_the_report_names_the_next_stage_and_what_it_is_for(data):
-    output, result = learned(data)
-    assert f"bcnn train --data {data} --init {output} --minutes 20" in result.stdout
+    _, result = learned(data)
+    assert f"bcnn train --data {data} --minutes 20" in result.stdout
     assert "tunes the binary layers to your photos" in result.stdout
 
 

@@ -89,7 +89,6 @@ def test_a_campaign_chooses_a_rate_trains_the_better_half_twice_and_needs_only_i
         for run in record["seeds"].values():
             assert run["lr"] == best["lr"]
             assert run["curve"][-1]["accuracy"] == run["top1"]
-            assert run["seconds"] > 0
     monkeypatch.setattr(start, "train", None)  # nothing is left to train, though the runs are on another machine
     equal_budget.campaign(names, [0, 1], "", tmp_path / "elsewhere")
     assert campaign.read_text() == before

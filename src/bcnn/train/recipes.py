@@ -77,19 +77,23 @@ def imagenette() -> TrainConfig:
 
 
 def tinyimagenet() -> TrainConfig:
-    """Tiny-ImageNet, 200 classes of photos at 64 x 64: DOC
+    """Tiny-ImageNet, 200 classes of photos at 64 x 64: 32.12 % top-1 on its 10,000 validation photos (seed 0; 9.17 % after step 1,
+    11.20 % after step 2, 28.69 % after the second cycle, all tested at 64 x 64), in 108 minutes on one thread of a busy Intel Xeon
+    (Ice Lake); 32.45 % packed in integers, in the engine.
 
-    Step 1 and step 2 read 32 x 32 crops, the second cycle 48 x 48: a network tested on somewhat larger images than it was trained
-    on sees things as large as in crops. One seed; the lengths were set by the time there was, before any look at validation photos.
+    13 short epochs: step 1 and step 2 read 32 x 32 crops, the second cycle 48 x 48, the third 64 x 64. It is far from trained out;
+    it is the start for other classes. One seed. Step 2 and the second cycle were each cut by an epoch and a warm-up for time, without a look at
+    validation photos; the third was added after the second had been tested.
     """
     step1 = Step(name="step1", warmup=0, epochs=1, lr=4e-3, size=0.5)
     step2 = replace(step1, name="step2", weights="binary", warmup=1, epochs=5, lr=1e-2, weight_decay=0.0, clip=True)
     cycle2 = replace(step2, name="step2-cycle2", warmup=0, lr=7e-3, size=0.75)
+    cycle3 = replace(cycle2, name="step2-cycle3", epochs=1, lr=3e-3, size=1.0)
     return TrainConfig(
         recipe="tinyimagenet",
         network=preset("tinyimagenet"),
         data=DataConfig(crop=1.0, augment=Augment(scale=(0.4, 1.0))),
-        steps=(step1, step2, cycle2),
+        steps=(step1, step2, cycle2, cycle3),
         batch=64,
         part=0,
         evaluate_every=100,

@@ -319,7 +319,7 @@ function programText(table) {
   const keys = ["ops", "names", "labels", "crop", "test_seeds"];
   if (!isTable(table)) throw new UserError("its program is not a table");
   for (const key of table.keys())
-    if (!keys.includes(key)) throw new UserError(`its program: unknown key ${shown(key)}`);
+    if (!keys.includes(key) && key !== "rejects") throw new UserError(`its program: unknown key ${shown(key)}`);
   for (const key of keys) if (!table.has(key)) throw new UserError(`its program lacks '${key}'`);
   const [ops, names, labels, given, seeds] = keys.map((key) => table.get(key));
   for (const [key, list] of Object.entries({ ops, names, labels, test_seeds: seeds }))
