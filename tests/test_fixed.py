@@ -320,3 +320,11 @@ def test_ops_of_two_numbers_do_not_mix(digits):
     made = fixed(digits, pictures(8, 8, 3)).program
     with pytest.raises(UserError, match=r"BinaryConv works on float32, the program on int16"):
         dataclasses.replace(made, ops=(made.ops[0], digits.ops[1], *made.ops[2:]))
+
+
+@pytest.mark.parametrize("fraction", [1 << 31, -(1 << 40), 65, 1.5])
+def test_fractional_bits_that_no_format_has_are_refused_before_the_engine_sees_them(fraction):
+    program = fixed(programs.random_program(1, ops=2), [samples.image(9, 7)]).program
+    first = dataclasses.replace(program.ops[0], fraction=fraction)
+    with pytest.raises(UserError, match=r"op 0 \(FixedInput .*fraction is"):
+        dataclasses.replace(program, ops=(first, *program.ops[1:]))

@@ -15,7 +15,7 @@ from typing import Any
 
 from bcnn.count.counts import Counts
 from bcnn.errors import UserError
-from bcnn.program.ops.base import MAX_CHANNELS, MAX_MAP, MAX_SIDE, Op, Shape
+from bcnn.program.ops.base import MAX_CHANNELS, MAX_MAP, MAX_SIDE, Op, Shape, whole
 from bcnn.program.ops.fixed_real import FixedInput
 from bcnn.program.ops.real import Input
 
@@ -84,10 +84,15 @@ class Program:
         return tuple(op.counts(self.shapes) for op in self.ops)
 
 
+MOST_FRACTION = 64  # bits: far beyond those of any format, and 2^-f is an ordinary number
+
+
 def map_shape(op: Op, name: str, shapes: Sequence[Shape]) -> Shape:
     """The shape of the map that an op makes after maps of `shapes`; one that does not fit is a `UserError` that names it."""
     try:
         h, w, c = shape = op.shape(shapes)
+        if getattr(op, "fraction", None) is not None:
+            whole("fraction", getattr(op, "fraction", None), -MOST_FRACTION, MOST_FRACTION)
         if not (0 < h <= MAX_SIDE and 0 < w <= MAX_SIDE and 0 < c <= MAX_CHANNELS and h * w * c <= MAX_MAP):
             raise UserError(f"its map of {h} x {w} x {c} is empty or too large")
     except UserError as error:

@@ -275,6 +275,7 @@ function checkProgram(ops, names) {
         if (![own, "any"].includes(NUMBERS[part.kind]))
           throw new UserError(`${part.kind} works on ${NUMBERS[part.kind]}, the program on ${own}`);
       const [h, w, c] = RULES[kind](fields, shapes, work);
+      if ((fields.fraction ?? null) !== null) whole("fraction", fields.fraction, -64, 64);
       if (!(h > 0 && h <= MAX_SIDE && w > 0 && w <= MAX_SIDE && c > 0 && c <= MAX_CHANNELS && h * w * c <= MAX_MAP))
         throw new UserError(`its map of ${h} x ${w} x ${c} is empty or too large`);
       shapes.push([h, w, c]);
