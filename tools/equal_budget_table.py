@@ -50,7 +50,7 @@ def state(found: dict[str, Any]) -> str:
     said = f"So far {chosen} of {len(records)} networks have their rate, {once} are trained, {sum(len(one['seeds']) > 1 for one in records)} of them twice."
     if found["times"]:
         facts = found["times"]["facts"]
-        said += f" Times: one image, one thread, the least processor time of one interleaved run; {facts['cpu']}, {facts['date'][:10]}."
+        said += f" Times: one image, one thread, the least processor time of one interleaved run beside other work; {facts['cpu']}, {facts['date'][:10]}."
     return said + "\n"
 
 
