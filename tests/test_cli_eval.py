@@ -1,11 +1,13 @@
 """`bcnn eval`: JSON, some classes only, thumbnails of mistakes; `bcnn info` and `audit` on a screen."""
 
+import dataclasses
 import json
 
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+import bcnn
 import photos
 from bcnn.cli import count, deploy, learn, train  # noqa: F401  (importing them adds their verbs)
 from bcnn.cli.app import app
@@ -64,11 +66,24 @@ def test_some_classes_are_measured_alone(model):
         run("eval", model, "--data", model.parent / "swapped", "--classes", "gren")
 
 
-def test_the_data_may_lack_classes_that_are_not_asked_for(model, tmp_path):
-    photos.folder(tmp_path / "val", ("green", "red"), 3, 80)
-    assert measure.measure(str(model), str(tmp_path), only=("green", "red")).scores.count == 6
-    with pytest.raises(UserError, match="knows 3 classes"):
-        measure.measure(str(model), str(tmp_path))
+def test_the_data_may_lack_classes_and_have_them_in_another_order(model, tmp_path):
+    photos.folder(tmp_path / "data", ("green", "red"), 8)
+    result = measure.measure(str(model), str(tmp_path / "data"))
+    assert result.scores.top1 == 1
+    assert (result.scores.confusion.sum(1) > 0).tolist() == [False, True, True]
+    assert "2 of the network's 3 classes, no images of blue" in result.notes
+    assert measure.measure(str(model), str(tmp_path / "data"), only=("green",)).scores.top1 == 1
+    program = bcnn.load(model).program
+    labels = ("red", "blue", "green")  # as --add leaves them
+    packfile.save(dataclasses.replace(program, labels=labels, provenance={}), tmp_path / "m.bcnn")
+    result = measure.measure(str(tmp_path / "m.bcnn"), str(tmp_path / "data"))
+    assert (result.scores.confusion.sum(1) > 0).tolist() == [True, False, True]
+
+
+def test_classes_that_the_network_does_not_know_are_a_sentence(model, tmp_path):
+    photos.folder(tmp_path / "data", ("blue", "green", "red", "white"), 8)
+    with pytest.raises(UserError, match=r"knows 3 classes .* the data has 4 .* --classes"):
+        measure.measure(str(model), str(tmp_path / "data"))
 
 
 def test_mistakes_become_thumbnails_the_surest_first(model, tmp_path):

@@ -56,6 +56,7 @@ def measure(
     """Scores of `model` over the evaluation images of `data`: a shipped model, a packed file, a checkpoint or a run folder.
 
     `only` names classes: images of others are left out, and the data need not have them; the network chooses among all it knows.
+    Without it, every class of the data must be one of the network's.
     """
     if model not in shipped.names() and (Path(model).is_dir() or is_checkpoint(Path(model))):
         from bcnn.train.measure import measure_checkpoint
@@ -86,9 +87,15 @@ def measure_packed(
         raise UserError(f"{model} makes a map of {program.shapes[-1]} for an image, no class that could be counted")
     classes = program.shapes[-1][2]
     known = card.folders(program)[: len(engine.classes)]  # data has no folder for none of these
-    photos = found.val
+    photos, notes = found.val, found.notes
     if only:
         photos = _some(model, photos, only, known, program.labels, found.classes)
+    elif known and set(found.classes) <= set(known):
+        photos = _some(model, photos, found.classes, known, known, found.classes)
+        if missing := [name for name in known if name not in found.classes]:
+            notes += (
+                f"{len(found.classes)} of the network's {len(known)} classes, no images of {', '.join(missing[:5])}",
+            )
     else:
         check_classes(model, known, len(engine.classes), found.classes)
     scores, unreadable, answers = Scores.of(classes), Unreadable(strict), []
@@ -100,7 +107,8 @@ def measure_packed(
         progress(len(labels), len(photos))
     if not scores.count:
         raise UserError(f"none of the {len(photos)} evaluation images can be read")
-    notes = (*found.notes, unreadable.summary()) if unreadable else found.notes
+    if unreadable:
+        notes += (unreadable.summary(),)
     how = f"engine, {engine.isa}"
     return Result(
         scores, program.labels or found.classes, how, notes, card.of(program), tuple(answers), program.numbers
@@ -171,5 +179,5 @@ def check_classes(model: str, known: tuple[str, ...], classes: int, found: tuple
     if (known and known != found) or classes != len(found):
         raise UserError(
             f"{model} knows {classes} classes ({', '.join(known[:3])}, ...), "
-            f"the data has {len(found)} ({', '.join(found[:3])}, ...)"
+            f"the data has {len(found)} ({', '.join(found[:3])}, ...); some that both have: --classes A,B"
         )
