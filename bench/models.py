@@ -120,7 +120,7 @@ def table(result: dict[str, Any], source: str) -> str:
             *lines,
             "",
             f"One image, one thread, all in turns in one process: {about['cpu']}, {about['date']} ([{source}]({source})). Elsewhere: the faster of ONNX Runtime and",
-            "PyTorch with the same network; MobileNetV1 of the same input size in the faster of ONNX Runtime and OpenVINO, random weights.",
+            "PyTorch with the same network; MobileNetV1 of the same input size in the faster of ONNX Runtime and OpenVINO, random weights. P: branches of a convolution.",
             "",
             *speed,
             "",
