@@ -98,6 +98,9 @@ def test_an_interrupt_is_a_word_whenever_it_comes(
 
     monkeypatch.setattr("bcnn.cli.app.importlib.import_module", interrupted)  # while the verbs are imported
     assert sentence(monkeypatch, capsys, "models", code=130) == "bcnn: stopped\n"
+    monkeypatch.undo()
+    monkeypatch.setattr("bcnn.deploy.shipped.find", interrupted)  # while a verb works
+    assert sentence(monkeypatch, capsys, "info", "digits", code=130) == "bcnn: stopped\n"
 
 
 def command(words: list[str], redirection: str) -> subprocess.CompletedProcess[str]:

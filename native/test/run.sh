@@ -13,10 +13,10 @@ build=build/test
 mkdir -p "$build"
 rm -f "$build/$mode"-*.o "$build/training-$mode"-*.o
 
-cxx=${CXX:-g++} run=
+cxx=${CXX:-g++} run= less=
 case $mode in
-  sanitize) flags="-O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all" ;;
-  threads) flags="-O0 -g1 -fsanitize=thread" ;;
+  sanitize) flags="-O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all" less="1 3" ;;
+  threads) flags="-O0 -g1 -fsanitize=thread" less="turns 2 3" ;;
   neon) cxx=aarch64-linux-gnu-g++ flags="-O3 -static" run=qemu-aarch64 ;;
   avx512) flags="-O2 -DBCNN_EMULATE_AVX512 -Wno-psabi" ;;
   *) echo "unknown test $mode" >&2; exit 2 ;;
@@ -37,7 +37,8 @@ ls native/pool.cpp native/training/[dkp]*.cpp native/test/training_test.cpp |
   compile training- "-std=c++17 -fno-trapping-math -fno-math-errno -Wall -Wextra -Wno-psabi -Wno-unknown-pragmas"
 # shellcheck disable=SC2086
 "$cxx" $flags "$build/$mode"-*.o -o "$build/$mode" -lpthread
-$run "$build/$mode" "$build/vectors"
+# shellcheck disable=SC2086
+$run "$build/$mode" "$build/vectors" $less
 # shellcheck disable=SC2086
 "$cxx" $flags "$build/training-$mode"-*.o -o "$build/training-$mode" -lpthread
 $run "$build/training-$mode"
