@@ -1,4 +1,6 @@
 import os
+import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -249,3 +251,13 @@ def test_a_folder_that_may_not_be_looked_into_is_not_an_empty_one(folder, monkey
     for find in (sources.find, images.chosen):
         with pytest.raises(UserError, match=r"cannot look into folder .*cat: Permission denied$"):
             find(str(folder))
+
+
+def test_an_image_that_is_too_large_does_not_end_the_look_at_headers(folder):
+    from bcnn.train.plan import typical_side
+
+    path = folder / "train" / "cat" / "0.png"
+    raw = path.read_bytes()
+    header = raw[12:16] + struct.pack(">II", 20_000, 20_000) + raw[24:29]
+    path.write_bytes(raw[:12] + header + struct.pack(">I", zlib.crc32(header)) + raw[33:])
+    assert typical_side(sources.find(str(folder))) == 10
