@@ -88,9 +88,10 @@ def test_a_file_name_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
     assert harmless(done.stdout + done.stderr), done
     assert rb"\x1b[2Jphoto\udcff.png" in done.stdout
     assert b"cannot read image" in done.stderr
-    done = command("predict", ".", "--model", "no\x1b[2Jmodel.bcnn", folder=tmp_path)
+    done = command("predict", ".", "--model", "no\x1b[2J\nmodel.bcnn", folder=tmp_path)
     assert done.returncode == 2
     assert harmless(done.stdout + done.stderr), done
+    assert done.stderr.count(b"\n") == 1
 
 
 def test_a_card_cannot_speak_to_the_terminal(tmp_path: Path) -> None:

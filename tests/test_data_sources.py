@@ -1,9 +1,12 @@
 import os
+import struct
+import zlib
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from bcnn import images
 from bcnn.data import sources, summary
 from bcnn.errors import UserError
 
@@ -234,3 +237,27 @@ def test_a_share_of_the_images_is_of_every_class_on_both_sides(tmp_path):
     assert np.bincount(some.val.labels).tolist() == [5, 5]
     assert set(some.train.items) <= set(found.train.items)
     assert "50% of the images" in some.notes[-1]
+
+
+def test_a_folder_that_may_not_be_looked_into_is_not_an_empty_one(folder, monkeypatch):
+    real = os.scandir
+
+    def scandir(path="."):
+        if os.fspath(path).endswith("cat"):
+            raise PermissionError(13, "Permission denied", os.fspath(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    for find in (sources.find, images.chosen):
+        with pytest.raises(UserError, match=r"cannot look into folder .*cat: Permission denied$"):
+            find(str(folder))
+
+
+def test_an_image_that_is_too_large_does_not_end_the_look_at_headers(folder):
+    from bcnn.train.plan import typical_side
+
+    path = folder / "train" / "cat" / "0.png"
+    raw = path.read_bytes()
+    header = raw[12:16] + struct.pack(">II", 20_000, 20_000) + raw[24:29]
+    path.write_bytes(raw[:12] + header + struct.pack(">I", zlib.crc32(header)) + raw[33:])
+    assert typical_side(sources.find(str(folder))) == 10

@@ -15,7 +15,7 @@ import torch
 
 import programs
 import tiny
-from bcnn import files
+from bcnn import cli, files
 from bcnn.deploy import packfile
 from bcnn.errors import UserError
 from bcnn.nets.bcnn import Network
@@ -129,6 +129,28 @@ def test_a_packed_file_is_the_old_one_or_the_new_one_and_a_failure_one_sentence(
         assert os.listdir(tmp_path) == ["model.bcnn"]
 
 
+COMMANDS = {  # what each writes besides models: pictures and tables
+    "confusion.png": ["eval", "digits", "--picture"],
+    "result.json": ["bench", "digits", "--rounds", "1", "--json"],
+    "step.png": ["approximate", "step", "--plot"],
+    "step.svg": ["approximate", "step", "--plot"],
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_picture_or_a_table_that_cannot_be_written_whole_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (tmp_path / name).write_bytes(b"the one before")
+    monkeypatch.setattr(files, "os", Failing("fsync", 1, errno.ENOSPC))
+    monkeypatch.setattr(sys, "argv", ["bcnn", *COMMANDS[name], str(tmp_path / name)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert (ended.value.code, capsys.readouterr().err.splitlines()[-1]) == (2, "bcnn: No space left on device")
+    assert (tmp_path / name).read_bytes() == b"the one before"
+    assert os.listdir(tmp_path) == [name]
+
+
 @pytest.mark.parametrize("call", ["fsync", "replace", "link", "write"])
 def test_a_run_on_a_failing_disk_goes_on_and_ends_with_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], call: str
@@ -197,7 +219,7 @@ ALLOCATIONS = """
 import os, sys
 from pathlib import Path
 import _testcapi
-from bcnn import files
+from bcnn import cli, files
 path, previous = Path(sys.argv[1]) / "a", Path(sys.argv[1]) / "b"
 failed = whole = 0
 for start in range(5000):

@@ -131,6 +131,7 @@ def write_and_wait(path: Path) -> None:
         time.sleep(60)
 
 
+@pytest.mark.timeout(60)
 def test_what_a_killed_writer_leaves_is_swept_and_what_a_living_one_writes_is_not(tmp_path: Path) -> None:
     path = tmp_path / "a"
     writers = [processes.Process(target=write_and_wait, args=(path,), daemon=True) for _ in range(2)]

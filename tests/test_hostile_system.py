@@ -98,17 +98,21 @@ def test_an_interrupt_is_a_word_whenever_it_comes(
 
     monkeypatch.setattr("bcnn.cli.app.importlib.import_module", interrupted)  # while the verbs are imported
     assert sentence(monkeypatch, capsys, "models", code=130) == "bcnn: stopped\n"
+    monkeypatch.undo()
+    monkeypatch.setattr("bcnn.deploy.shipped.find", interrupted)  # while a verb works
+    assert sentence(monkeypatch, capsys, "info", "digits", code=130) == "bcnn: stopped\n"
 
 
 def command(words: list[str], redirection: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": ""}  # waits for the end
     script = f'exec "$0" -m bcnn "$@" {redirection}'
     return subprocess.run(["sh", "-c", script, sys.executable, *words], capture_output=True, text=True, env=env)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-def test_a_full_disk_under_the_output_is_a_sentence() -> None:
-    done = command(["summary", "digits"], ">/dev/full")
+@pytest.mark.parametrize("words", [["summary", "digits"], ["summary", "digits", "--csv"]], ids=["table", "plain"])
+def test_a_full_disk_under_the_output_is_a_sentence(words: list[str]) -> None:
+    done = command(words, ">/dev/full")
     assert (done.returncode, done.stderr) == (2, "bcnn: No space left on device\n")
 
 

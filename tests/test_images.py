@@ -197,3 +197,20 @@ def test_columns_are_resized_before_rows_whatever_pillow_prefers(height: int, wi
     wanted = tall.resize((32, height), Image.Resampling.BILINEAR).resize((32, larger), Image.Resampling.BILINEAR)
     top = (larger - 32) // 2
     assert np.array_equal(fit(tall, (32, 32)), np.asarray(wanted)[top : top + 32])
+
+
+def test_a_file_is_not_read_as_what_no_photo_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow would start Ghostscript for the first, whatever its name."""
+    program = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n"
+    (tmp_path / "a.jpg").write_bytes(program)
+    image(8, 8).save(tmp_path / "b.png", "TGA")
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *args, **more: pytest.fail("Ghostscript was started"))
+    for name in ("a.jpg", "b.png"):
+        with pytest.raises(UserError, match=r"cannot read image .*: cannot identify image file"):
+            open_rgb(tmp_path / name)
+
+
+def test_every_kind_of_file_that_is_looked_for_is_read(tmp_path: Path) -> None:
+    for suffix in images.SUFFIXES:
+        image(8, 8).save(tmp_path / f"a{suffix}")
+        assert open_rgb(tmp_path / f"a{suffix}").size == (8, 8)

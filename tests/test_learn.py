@@ -360,3 +360,11 @@ def test_the_start_is_the_best_model_that_is_there(monkeypatch):
 def test_a_photo_whose_name_is_no_text_has_its_fifth_like_any_other(tmp_path):
     names = [tmp_path / f"a{i}.png" for i in range(9)] + [tmp_path / os.fsdecode(b"caf\xe9.png")]
     assert sorted(folds(sources.Images(names, np.zeros(10, np.int64))).tolist()) == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+
+
+@pytest.mark.parametrize("name", ["no\xa0break", "line\nbreak", "byte\udcff"])
+def test_a_class_that_could_not_be_packed_is_refused_before_photos_are_read(tmp_path, name):
+    found = sources.find(str(photos.folder(tmp_path, ("blue", "red"), 3)))
+    found = dataclasses.replace(found, classes=("blue", name))
+    with pytest.raises(UserError, match=r"^class .* cannot be a label of a packed file: .*; rename its folder$"):
+        learn.learn(found, CIFAR, "p", lambda doing, *_: pytest.fail(doing))

@@ -16,6 +16,7 @@ import argparse
 import json
 import sys
 import tempfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,8 +76,9 @@ def texts(seeds: corpus.Corpus, folder: Path) -> corpus.Corpus:
     """The op lists of packed files; the file of `every-op` is the base of `program`."""
     made = {}
     for name, content in seeds.items():
-        made[name] = forgery.parts(content)[2]["program"]
+        made[name] = zlib.decompress(forgery.parts(content)[2]["program"])
     (folder / "base").write_bytes(seeds["every-op"])
+    program(made["every-op"], folder / "input")  # opens, or these are no op lists
     return made
 
 

@@ -72,7 +72,8 @@ MUTATIONS = (
     Mutation("src/bcnn/data/cifar.py", "if (module, name) not in self.ALLOWED", "if False", "tests/test_data_cifar.py"),
     Mutation("src/bcnn/console.py", '("Cc", "Cf",', '("Cf",', "tests/test_console.py"),
     Mutation("src/bcnn/console.py", "segment if segment.control else Segment(visible(segment.text), segment.style)", "segment", "tests/test_console.py"),
-    Mutation("src/bcnn/cli/app.py", "print(f\"bcnn: {visible(str(error))}\"", "print(f\"bcnn: {error}\"", "tests/test_console.py", "file_name"),
+    Mutation("src/bcnn/cli/app.py", "visible(text).replace", "text.replace", "tests/test_console.py", "file_name"),
+    Mutation("src/bcnn/learn/learn.py", "    check_labels(labels)\n", "", "tests/test_learn.py", "could_not_be_packed"),
     Mutation("src/bcnn/train/report.py", "return html.escape(plain)", "return plain", "tests/test_train_report.py", "markup"),
     # --- programs
     Mutation("src/bcnn/deploy/fields.py", "if np.abs(values).max() >= 1 << 15", "if False", "tests/test_packfile_forged.py", "one_byte"),

@@ -1,6 +1,8 @@
 // The native core without Python: reads programs, images and the interpreter's maps (tests/native_vectors.py writes
 // them), runs each program on every instruction set of this machine with 1 to 4 threads, planned for time and for
-// memory, and compares every map bit by bit.
+// memory, and compares every map bit by bit. Where a sanitizer makes that slow, it can be told with how many threads,
+// and to give the programs to the instruction sets in turns:
+//   core_test VECTORS [turns] [THREADS ...]
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -122,17 +124,24 @@ void check(const Case& c, int number, const Kernels& kernels, int threads, Goal 
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 2 || !(file = std::fopen(argv[1], "rb"))) {
-        std::fprintf(stderr, "usage: core_test VECTORS\n");
+    if (argc < 2 || !(file = std::fopen(argv[1], "rb"))) {
+        std::fprintf(stderr, "usage: core_test VECTORS [turns] [THREADS ...]\n");
         return 2;
     }
+    const bool turns = argc > 2 && !std::strcmp(argv[2], "turns");
+    std::vector<int> threads;
+    for (int i = 2 + turns; i < argc; i++) threads.push_back(std::atoi(argv[i]));
+    if (threads.empty()) threads = {1, 2, 3, 4};
+    std::vector<const Kernels*> kernels;
+    for (const Isa* isa = isas(); isa->kernels; isa++)
+        if (isa->supported) kernels.push_back(isa->kernels);
     int number = 0;
     for (int ops; (ops = read_int()); number++) {
         const Case c(ops);
-        for (const Isa* isa = isas(); isa->kernels; isa++)
-            if (isa->supported)
-                for (int threads = 1; threads <= 4; threads++)
-                    for (const Goal goal : {Goal::time, Goal::memory}) check(c, number, *isa->kernels, threads, goal);
+        for (size_t i = 0; i < kernels.size(); i++)
+            if (!turns || i == size_t(number + number / 6) % kernels.size())  // their sizes repeat after six
+                for (int count : threads)
+                    for (const Goal goal : {Goal::time, Goal::memory}) check(c, number, *kernels[i], count, goal);
     }
     std::printf("%d programs:", number);
     for (const Isa* isa = isas(); isa->kernels; isa++)

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import glob
 import io
+import os
 import struct
 import threading
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +29,12 @@ from bcnn.errors import UserError
 from bcnn.files import check_plain
 
 Pixels = NDArray[np.uint8]  # H, W, 3
+AVIF = "avif" in pillow.modules and pillow.check("avif")
 SUFFIXES = frozenset(
-    [".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"]
-    + ([".avif"] if "avif" in pillow.modules and pillow.check("avif") else [])
+    [".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"] + [".avif"] * bool(AVIF)
 )
+# Pillow goes by what is in a file, whatever its name, and reads some forty formats: one of them by starting Ghostscript.
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP") + ("AVIF",) * bool(AVIF)
 
 # Pixels. Cameras of today make 12 to 32 million; a decoded one takes 4 bytes, and converting it as much again.
 LARGE = 1 << 25
@@ -39,12 +44,22 @@ ORIENTATION = 0x0112  # of EXIF
 _opening = threading.Lock()  # filters of warnings belong to the process; images are read in threads
 
 
+def below(folder: Path) -> Iterator[Path]:
+    """Everything in a folder and those below it. One that may not be looked into is an error; `Path.rglob` would call it empty."""
+
+    def closed(error: OSError) -> NoReturn:
+        raise UserError(f"cannot look into folder {error.filename}: {error.strerror}")
+
+    for place, folders, names in os.walk(folder, onerror=closed):
+        yield from (Path(place, name) for name in (*folders, *names))
+
+
 def files(path: str | Path) -> list[Path]:
     """An image, or every image in a folder and the folders below it, in the order of their names."""
     path = Path(path)
     if not path.is_dir():
         return [path]
-    found = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
+    found = sorted(file for file in below(path) if file.suffix.lower() in SUFFIXES and file.is_file())
     if not found:
         raise UserError(
             f"no images in {path}; it should hold files such as .jpg or .png, in one folder per class if you have classes"
@@ -56,7 +71,7 @@ def chosen(what: str) -> tuple[list[Path], list[Path]]:
     """(images, files that are none): a file, a folder and those below it, or a pattern such as 'photos/**/*.jpg' that no shell has expanded."""
     path = Path(what)
     if path.is_dir():
-        there = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
+        there = sorted(file for file in below(path) if file.is_file() and not file.name.startswith("."))
         return files(path), [file for file in there if file.suffix.lower() not in SUFFIXES]
     if path.exists() or not glob.has_magic(what):
         return [path], []
@@ -93,7 +108,7 @@ def _rgb(file: str | Path | io.BytesIO, path: str) -> Image.Image:
     try:
         if not isinstance(file, io.BytesIO):
             check_plain(file)
-        with _open(file) as image:
+        with header(file) as image:
             pixels = image.width * image.height
             if pixels > LARGE:
                 # Only a JPEG can: its decoder leaves out the high frequencies. Half, a quarter or an eighth of both sides,
@@ -122,11 +137,11 @@ def _rgb(file: str | Path | io.BytesIO, path: str) -> Image.Image:
         raise UserError(f"cannot read image {path}: {reason}") from None
 
 
-def _open(path: str | Path | io.BytesIO) -> Image.Image:
-    """A file's header. Pillow's warning of a large image is silent here: what is too large gets a sentence of ours."""
+def header(path: str | Path | io.BytesIO) -> Image.Image:
+    """An image of which only the header is read. Pillow's warning of a large image is silent here: what is too large gets a sentence of ours."""
     with _opening, warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-        return Image.open(path)
+        return Image.open(path, formats=FORMATS)
 
 
 def fit(image: Image.Image, size: tuple[int, int], crop: float = 1.0) -> Pixels:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+STOPPED = 130  # also what typer makes of Ctrl-C, without a word
+
 
 def main() -> None:
     """The entry point: Ctrl-C is a word and no traceback, also while modules are still being imported."""
@@ -11,9 +13,11 @@ def main() -> None:
         from bcnn.cli import app
 
         app.main()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as ended:
+        if isinstance(ended, SystemExit) and ended.code != STOPPED:
+            raise
         print("bcnn: stopped", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(STOPPED)
 
 
 __all__ = ["main"]

@@ -85,15 +85,15 @@ def main() -> None:
             if sys.stdout:
                 sys.stdout.flush()  # here and not at the end of the process, where a failure could only be ignored
     except UserError as error:
-        print(f"bcnn: {visible(str(error))}", file=sys.stderr)
+        _sentence(str(error))
         sys.exit(2)
     except MemoryError as error:  # it may say more, such as which thread could not be started
-        print(f"bcnn: {visible(str(error)) or 'not enough memory for this'}", file=sys.stderr)
+        _sentence(str(error) or "not enough memory for this")
         sys.exit(2)
     except ModuleNotFoundError as error:
         if error.name not in ("torch", "sklearn", "matplotlib", "tensorboard"):
             raise
-        print(f"bcnn: this needs {error.name}; install it with: pip install 'bcnn[train]'", file=sys.stderr)
+        _sentence(f"this needs {error.name}; install it with: pip install 'bcnn[train]'")
         sys.exit(2)
     except BrokenPipeError:  # `bcnn summary | head`
         _forget_output()
@@ -101,8 +101,14 @@ def main() -> None:
     except OSError as error:
         _forget_output()
         what = f"{error.filename}: " if error.filename else ""
-        print(f"bcnn: {visible(f'{what}{error.strerror or error}')}", file=sys.stderr)
+        _sentence(f"{what}{error.strerror or error}")
         sys.exit(2)
+
+
+def _sentence(text: str) -> None:
+    """On one line, or a file's name could hold a line of its own."""
+    line = visible(text).replace("\n", "\\n")
+    print(f"bcnn: {line}", file=sys.stderr)
 
 
 def _forget_output() -> None:

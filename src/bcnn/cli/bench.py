@@ -11,6 +11,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from bcnn.cli.app import SizeOption, app, err
+from bcnn.files import write_atomic
 
 ROUNDS = 30  # about 40 s for all rivals on the paper's network
 
@@ -74,4 +75,4 @@ def bench(
         more = {"ops": dataclasses.asdict(profile)}
     print(text, end="")
     if json is not None:
-        json.write_text(result.json(**more), encoding="utf-8")
+        write_atomic(json, result.json(**more).encode())

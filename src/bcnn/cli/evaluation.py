@@ -14,6 +14,7 @@ from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from bcnn.cli.app import err, out
+from bcnn.files import replacing
 
 if TYPE_CHECKING:
     from bcnn.deploy.measure import Result
@@ -58,7 +59,8 @@ def show(
         return
     from bcnn.train import plots
 
-    plots.confusion(result.scores.confusion, result.classes).savefig(picture, dpi=110)
+    with replacing(picture) as file:
+        plots.confusion(result.scores.confusion, result.classes).savefig(file, dpi=110, format="png")
     out.print(f"confusion matrix: {escape(str(picture))}", highlight=False, soft_wrap=True)
 
 

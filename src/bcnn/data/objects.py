@@ -53,9 +53,7 @@ def picture(item: Any) -> Image.Image:
     if isinstance(item, str | Path):
         return images.open_rgb(item)
     if isinstance(item, Mapping) and isinstance(item.get("bytes"), bytes):  # a Hugging Face image that was not decoded
-        import io
-
-        return images.rgb(Image.open(io.BytesIO(item["bytes"])))
+        return images.open_rgb(item["bytes"])
     array = np.asarray(item)
     if array.ndim == 3 and array.shape[0] in (1, 3) and array.shape[2] not in (1, 3):
         array = array.transpose(1, 2, 0)  # torch's C,H,W

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from bcnn.data import cifar
 from bcnn.errors import UserError
 from bcnn.heartbeat import watched
-from bcnn.images import SUFFIXES
+from bcnn.images import SUFFIXES, below
 
 # How folders spell the splits of a data set, in any case. A folder of such a name is never a class.
 SPLITS = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test",)}
@@ -60,6 +60,17 @@ class Source:
     notes: tuple[str, ...] = field(default=())  # what was decided about a data set that is not quite regular
     evaluation: str = "the data set's own"  # where the evaluation images come from
     unused: tuple[str, ...] = ()  # splits that this run does not look at
+
+
+def check_labels(labels: tuple[str, ...]) -> None:
+    """As a packed file will want them: found out now, not after days of training."""
+    for label in labels:
+        if not label.isprintable() or not label.strip():
+            raise UserError(
+                f"class {label!a} cannot be a label of a packed file: its name must be printable text; rename its folder"
+            )
+    if len(set(labels)) != len(labels):
+        raise UserError("two classes of the data have the same name; rename one")
 
 
 def find(source: str, hold_out: float = 0.0, strict: bool = False, split: str = "", training: bool = True) -> Source:
@@ -206,7 +217,7 @@ def _listing(folder: Path) -> dict[str, list[Path]]:
     return {
         child.name: sorted(
             p
-            for p in watched(child.rglob("*"), f"looking for images in {child}")
+            for p in watched(below(child), f"looking for images in {child}")
             if p.suffix.lower() in SUFFIXES and not p.name.startswith(".")
         )
         for child in sorted(folder.iterdir())

@@ -8,6 +8,7 @@ from pathlib import Path
 from bcnn import images
 from bcnn.deploy.measure import Answer, Result
 from bcnn.errors import UserError
+from bcnn.files import replacing
 
 MOST = 200  # thumbnails: nobody looks at more
 SIDE = 256  # of a thumbnail, the longer one
@@ -29,18 +30,19 @@ def write(result: Result, folder: Path) -> int:
     if not result.answers:
         raise UserError("mistakes are kept for packed files only; pack the run first: bcnn pack RUN")
     check_folder(folder)
+    wrong = mistakes(result)[:MOST]
+    shown = [(answer, answer.image) for answer in wrong if isinstance(answer.image, Path)]
+    if len(shown) < len(wrong):
+        raise UserError("the data set has no files that could be shown; --mistakes needs a folder of images")
     folder.mkdir(parents=True, exist_ok=True)
-    written = 0
-    for answer in mistakes(result)[:MOST]:
-        if isinstance(answer.image, int):
-            raise UserError("the data set has no files that could be shown; --mistakes needs a folder of images")
-        image = images.open_rgb(answer.image)
+    for rank, (answer, path) in enumerate(shown, start=1):
+        image = images.open_rgb(path)
         image.thumbnail((SIDE, SIDE))
         truth, said = (_plain(result.classes[index]) for index in (answer.truth, answer.said))
-        name = f"{written + 1:03}_{answer.probability:.0%}_{truth}_taken_for_{said}_{_plain(answer.image.stem)}.jpg"
-        image.save(folder / name.replace("%", "pct"), quality=85)
-        written += 1
-    return written
+        name = f"{rank:03}_{answer.probability:.0%}_{truth}_taken_for_{said}_{_plain(path.stem)}.jpg"
+        with replacing(folder / name.replace("%", "pct")) as file:
+            image.save(file, "JPEG", quality=85)
+    return len(shown)
 
 
 def _plain(text: str) -> str:

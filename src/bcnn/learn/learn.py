@@ -19,7 +19,7 @@ import numpy as np
 from bcnn import __version__
 from bcnn.bench.timing import cpu
 from bcnn.data.decode import Unreadable, batches
-from bcnn.data.sources import SPLIT, Images, Source, split_off
+from bcnn.data.sources import SPLIT, Images, Source, check_labels, split_off
 from bcnn.deploy import card, packfile, shipped
 from bcnn.deploy.engine import Engine
 from bcnn.errors import UserError
@@ -63,6 +63,9 @@ class Learned:
 def learn(source: Source, wishes: Wishes, data: str, progress: Progress = lambda *_: None) -> Learned:
     """A network for the classes of `source`. `data` is what the card calls the photos."""
     started, unreadable = time.perf_counter(), Unreadable(wishes.strict)
+    rejects = bool(wishes.none or wishes.others)
+    labels = (*source.classes, none.NAME) if rejects else source.classes
+    check_labels(labels)
     origin, classes = _start(wishes.start), len(source.classes)
     tried: tuple[choose.Size, ...] = ()
     height, width = wishes.size or origin.program.shapes[0][:2]
@@ -74,7 +77,7 @@ def learn(source: Source, wishes: Wishes, data: str, progress: Progress = lambda
     penalty, _ = choose.penalty(train, classes)
     scale = Scale.of(train.x, *train.limits)
     x = scale(train.x)
-    labels, kept, others_refused = source.classes, memory.remember(x, train.y, classes), None
+    kept, others_refused = memory.remember(x, train.y, classes), None
     if wishes.others:
         others = folder(wishes.others, 0)
         for_fit, held_out = (
@@ -90,8 +93,6 @@ def learn(source: Source, wishes: Wishes, data: str, progress: Progress = lambda
         if wishes.none:
             held = read(reader, source.val, unreadable, "reading held-out photos", progress)
             decoder = none.from_known(decoder, none.threshold(decoder, scale(held.x)))
-    rejects = bool(wishes.none or wishes.others)
-    labels = (*labels, none.NAME) if rejects else labels
     program = put_on(reader, Head(scale, decoder, rejects), labels, {}, x)
     scores = measured(program, source.val, unreadable, progress)
     if not scores.count:

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
+from bcnn.files import replacing
 from bcnn.theory.bound import probes
 from bcnn.theory.construction import Approximator, evaluate
 from bcnn.theory.convergence import Point, Setting
@@ -56,12 +57,13 @@ def draw(setting: Setting, network: Approximator, points: Sequence[Point], title
 def save(figure: Figure, path: Path) -> None:
     """A PNG of lines is reduced to 256 colours: a quarter of the bytes, and no visible difference."""
     if path.suffix != ".png" or any(axis.images for axis in figure.axes):
-        figure.savefig(path)
+        with replacing(path) as file:
+            figure.savefig(file, format=path.suffix[1:])
         return
     buffer = io.BytesIO()
     figure.savefig(buffer)
-    with Image.open(buffer) as image:
-        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+    with Image.open(buffer) as image, replacing(path) as file:
+        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
 
 
 def _curves(setting: Setting, network: Approximator, top: Axes, below: Axes) -> None:

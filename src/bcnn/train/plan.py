@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,7 @@ import torch
 from PIL import Image
 from torch.nn import functional as F
 
+from bcnn import images
 from bcnn.data.config import Augment, DataConfig
 from bcnn.data.decode import Unreadable, batches
 from bcnn.data.sources import Source, part
@@ -103,9 +105,9 @@ def typical_side(source: Source) -> int:
             continue
         try:
             check_plain(item)
-            with Image.open(item) as image:
+            with images.header(item) as image:
                 sides.append(min(image.size))
-        except (OSError, ValueError, SyntaxError):
+        except (OSError, ValueError, SyntaxError, OverflowError, struct.error, Image.DecompressionBombError):
             continue
     return int(np.median(sides)) if sides else 224
 

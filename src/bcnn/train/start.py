@@ -15,7 +15,7 @@ import torch
 from bcnn.console import Console
 from bcnn.data import Data, open_data, summary
 from bcnn.data.batches import find_source
-from bcnn.data.sources import Source
+from bcnn.data.sources import Source, check_labels
 from bcnn.errors import UserError
 from bcnn.nets import chosen, latent
 from bcnn.train import begin, checkpoint, distributed, extension, portrait, settings, teachers
@@ -225,17 +225,6 @@ def check_network(config: TrainConfig) -> None:
             latent.set_weights(network, step.weights)
         except UserError as error:
             raise UserError(f"step {step.name!r}: {config.network.name} has {error}") from None
-
-
-def check_labels(labels: tuple[str, ...]) -> None:
-    """As a packed file will want them: found out now, not after days of training."""
-    for label in labels:
-        if not label.isprintable() or not label.strip():
-            raise UserError(
-                f"class {label!a} cannot be a label of a packed file: its name must be printable text; rename its folder"
-            )
-    if len(set(labels)) != len(labels):
-        raise UserError("two classes of the data have the same name; rename one")
 
 
 def describe(folder: RunFolder, config: TrainConfig, data: Data) -> dict[str, Any]:
