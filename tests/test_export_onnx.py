@@ -132,7 +132,8 @@ def test_an_integer_program_is_written_with_equal_logits(tmp_path: Path) -> None
     for form in FORMS:
         lines = export(tmp_path / "a.bcnn", "onnx", tmp_path / "a.onnx", weights=form)
         assert "2 test vectors: the logits equal those of the packed file." in lines[-1]
-        assert {node.op_type for node in onnx.load(tmp_path / "a.onnx").graph.node} >= {"Filter", "Bent"}
+        made = onnx.load(tmp_path / "a.onnx")
+        assert {function.name for function in made.functions} >= {"Tap", "Bent", "BinaryConv1"}
 
 
 def test_integer_logits_that_differ_by_one_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
@@ -203,7 +204,11 @@ def test_maps_and_parameters_have_the_names_of_their_ops(packed: Path, tmp_path:
     values = {name for node in graph.node for name in node.output}
     assert set(packfile.read(packed).names) <= values
     constants = {constant.name for constant in graph.initializer}
-    assert {"layer2.binaryconv.branch0.threshold", "layer2.binaryconv.branch1.bits", "layer3.conv.weight"} <= constants
+    assert {"layer2.binaryconv.real", "layer2.binaryconv.branch1.bits", "layer3.conv.weight"} <= constants
+    assert {"layer2.binaryconv.branch0.threshold", "layer2.binaryconv.branch1.scale"} <= values  # rows of `real`
+    export(packed, "onnx", tmp_path / "m.onnx", weights="int8")
+    constants = {constant.name for constant in onnx.load(tmp_path / "m.onnx").graph.initializer}
+    assert {"layer2.binaryconv.branch0.threshold", "layer2.binaryconv.branch1.weight"} <= constants
     named = [node.name for node in graph.node if node.name]
     assert len(named) == len(set(named))
     assert [value.name for value in (*graph.input, *graph.output)] == ["image", "logits", "probabilities"]

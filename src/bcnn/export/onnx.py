@@ -47,14 +47,14 @@ def write(packed: Packed, path: Path, model: onnx.ModelProto, proof: list[str]) 
 
 
 def describe(model: onnx.ModelProto, program: Program) -> None:
-    """What the packed file says about itself; the epochs of the training stay there."""
+    """What the packed file says about itself; the epochs of the training and the folders of the data stay there."""
     height, width, _ = program.shapes[0]
     model.producer_name, model.producer_version = "bcnn", __version__
     model.doc_string = f"image: uint8 RGB N,{height},{width},3. Other sizes: shorter side to {height} / {program.crop:g}, then the centre."
     facts: dict[str, Any] = {"labels": list(program.labels), "crop": program.crop}
     card = program.provenance.get(KEY)
     if isinstance(card, dict):
-        facts[KEY] = {name: value for name, value in card.items() if name not in ("log", "confusion")}
+        facts[KEY] = {name: value for name, value in card.items() if name not in ("log", "confusion", "folders")}
     onnx.helper.set_model_props(
         model, {name: json.dumps(value, ensure_ascii=False, separators=(",", ":")) for name, value in facts.items()}
     )

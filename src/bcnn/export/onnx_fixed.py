@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from bcnn.errors import UserError
-from bcnn.export.onnx_graph import Graph
+from bcnn.export.onnx_graph import Graph, in_steps
 from bcnn.export.onnx_ops import branch_window, dots, field_of, moving_ops, signs
 from bcnn.program import ops
 from bcnn.program.ops import Window
@@ -37,29 +37,16 @@ def whole(graph: Graph, value: int) -> str:
     return graph.number(value, np.int32)
 
 
-def stored(graph: Graph, values: NDArray[Any], what: str) -> tuple[str, str]:
-    """A parameter as two values, one times the other: in a byte where it is a multiple of a step, at most 127 of them, else in two or
-    four. A matrix may have a step for each column."""
-    wide = values.astype(np.int64)
-    step = np.asarray(np.gcd.reduce(wide, axis=None)) if wide.any() else np.int64(1)
-    if wide.ndim == 2 and np.abs(wide // step).max() > 127:
-        steps = np.maximum(np.gcd.reduce(wide, axis=0), 1)
-        if np.abs(wide // steps).max() <= 127:
-            return graph.constant((wide // steps).astype(np.int8), what), _step(graph, steps)
-    if np.abs(wide // step).max() <= 127:
-        return graph.constant((wide // step).astype(np.int8), what), _step(graph, step)
-    dtype = np.int16 if np.abs(wide).max() < -LOW else np.int32
-    return graph.constant(wide.astype(dtype), what), _step(graph, np.int64(1))
-
-
-def _step(graph: Graph, step: Any) -> str:
-    kinds = (np.int8, np.int16, np.int32)
-    return graph.constant(np.asarray(step, next(kind for kind in kinds if np.max(step) <= np.iinfo(kind).max)))
-
-
 def parameter(graph: Graph, values: NDArray[Any], what: str) -> str:
-    """As int32."""
-    return graph.call("Stepped", *stored(graph, values, what))
+    """As int32; one with a value for each channel is a row of the op's (`Graph.channelwise`)."""
+    return graph.channelwise(values, what) if values.ndim == 1 else table(graph, values, what)
+
+
+def table(graph: Graph, values: NDArray[Any], what: str) -> str:
+    small, step = in_steps(values)
+    stored = graph.constant(small, what)
+    wide = _wide(graph, stored)
+    return wide if step == 1 else graph.node("Mul", wide, whole(graph, step))
 
 
 def _wide(graph: Graph, x: str) -> str:
@@ -70,15 +57,18 @@ def saturated(graph: Graph, v: str) -> str:
     return graph.node("Clip", v, whole(graph, LOW), whole(graph, HIGH))
 
 
-def down(graph: Graph, v: str, bits: NDArray[Any] | int) -> str:
-    """v >> bits, rounded: bits of all values, or of each channel."""
+def down(graph: Graph, v: str, bits: int) -> str:
+    """v >> bits, rounded."""
+    return floor(graph, graph.node("Add", v, whole(graph, 1 << bits >> 1)), bits) if bits else v
+
+
+def floor(graph: Graph, v: str, bits: NDArray[Any] | int) -> str:
+    """v >> bits: bits of all values, or of each channel."""
     given = np.unique(np.asarray(bits, np.int64))
-    bits = int(given[0]) if given.size == 1 else np.asarray(bits, np.int64)
-    if isinstance(bits, int) and bits == 0:
+    if not given.any():
         return v
-    unit = np.left_shift(np.int64(1), bits)
-    half, unit = ((graph.constant(np.asarray(n, np.int32))) for n in (unit >> 1, unit))
-    return graph.call("Floor", graph.node("Add", v, half), unit)
+    unit = np.left_shift(np.int64(1), given[0] if given.size == 1 else bits).astype(np.int32)
+    return graph.call("Floor", v, graph.constant(np.asarray(unit)))
 
 
 def shifted(graph: Graph, v: str, up: int) -> str:
@@ -89,8 +79,13 @@ def shifted(graph: Graph, v: str, up: int) -> str:
 
 def mean(graph: Graph, total: str, count: NDArray[Any] | int, dtype: type = np.int32) -> str:
     """The nearest whole number, halves up: floor((2 total + count) / (2 count))."""
-    twice = graph.node("Add", graph.node("Add", total, total), graph.constant(np.asarray(count, dtype)))
-    return graph.call("Floor", twice, graph.constant(np.asarray(2 * np.asarray(count, dtype), dtype)))
+    counts = np.asarray(count, dtype)
+    if (counts % 2 == 0).all():
+        return graph.call(
+            "Floor", graph.node("Add", total, graph.constant(np.asarray(counts // 2))), graph.constant(counts)
+        )
+    twice = graph.node("Add", graph.node("Add", total, total), graph.constant(counts))
+    return graph.call("Floor", twice, graph.constant(np.asarray(2 * counts)))
 
 
 def _countable(count: int) -> int:
@@ -124,24 +119,16 @@ def _binary_conv(graph: Graph, op: ops.FixedBinaryConv) -> str:
 
 def _branch(graph: Graph, op: ops.FixedBinaryConv, branch: ops.FixedBranch, x: str, field: Callable[[str], str]) -> str:
     window = branch_window(op, branch)
+    above = parameter(graph, branch.above, field("above"))
     # |dot << up| is below 2^15, so the scale may be shifted in its place
-    above, scale, offset = (
-        stored(graph, values, field(name))
-        for name, values in (
-            ("above", branch.above),
-            ("scale", branch.scale.astype(np.int64) << branch.up),
-            ("offset", branch.offset),
-        )
-    )
+    scale = parameter(graph, branch.scale.astype(np.int64) << branch.up, field("scale"))
+    offset = parameter(graph, branch.offset, field("offset"))
     if window.pointwise and op.groups == 1:
-        w = signs(branch, op.reads)[:, 0].T
-        if graph.weights == "bits" and w.shape[1] % 8 == 0:
-            stored_bits, _ = graph.bits(w, field("weight"))
-            return graph.call("BitBranch", x, *above, stored_bits, graph.sign_table(), *scale, *offset)
-        return graph.call("Branch", x, *above, graph.signs(w, field("weight")), *scale, *offset)
-    bits = graph.node("Greater", x, graph.call("Stepped", *above))
+        w = graph.signs(signs(branch, op.reads)[:, 0].T, field("weight"))
+        return graph.call("Branch", x, above, w, scale, offset)
+    bits = graph.node("Greater", x, above)
     dot = dots(graph, op, branch, graph.node("Where", bits, *graph.sign_numbers()[:2]), window, field)
-    return graph.call("Plus", graph.call("Product", dot, graph.call("Stepped", *scale)), graph.call("Stepped", *offset))
+    return graph.call("Plus", graph.call("Product", dot, scale), offset)
 
 
 def _views(graph: Graph, x: str, window: Window, shape: ops.Shape) -> Iterator[str]:
@@ -165,34 +152,54 @@ def _conv(graph: Graph, op: ops.FixedConv) -> str:
     for group in range(op.groups):
         rows, columns = slice(group * inner, (group + 1) * inner), slice(group * made, (group + 1) * made)
         weight[:, rows, columns] = op.weight.reshape(taps, inner, o)[:, :, columns]
-    filters, total = parameter(graph, weight, "weight"), graph.constant(op.offset, "offset")
+    filters = parameter(graph, weight if taps > 1 else weight[0], "weight")
+    # What it rounds by is added with the offset: the op's own check says that both together fit 32 bits.
+    half = np.left_shift(1, op.down, dtype=np.int64) >> 1
+    total = graph.constant((op.offset + half).astype(np.int32), "offset")
     for tap, view in enumerate(_views(graph, x, op.window, (*graph.shapes[op.source][:2], op.reads))):
-        total = graph.node(
-            "Add", total, graph.node("MatMul", view, graph.node("Gather", filters, graph.number(tap, np.int64)))
-        )
-    return graph.finish(saturated(graph, down(graph, total, op.down)), op.after, o)
+        own = graph.node("Gather", filters, graph.number(tap, np.int64)) if taps > 1 else filters
+        total = graph.node("Add", total, graph.node("MatMul", view, own))
+    return graph.finish(saturated(graph, floor(graph, total, op.down)), op.after, o)
 
 
 def _depthwise(graph: Graph, op: ops.FixedDepthwise) -> str:
-    x = graph.replicated(op.source, op.reads)
-    weight, v = stored(graph, op.weight.reshape(-1, op.reads), "weight"), stored(graph, op.offset, "offset")
-    if op.window.kernel == (3, 3) and op.window.dilation == (1, 1):
-        padded = graph.pad(x, op.window.padding)
-        made = graph.call("Filter", padded, *weight, *v, graph.shape_of(op.window.stride))
-        return graph.finish(made, op.after, op.reads)
-    filters, made = graph.call("Stepped", *weight), graph.call("Stepped", *v)
-    for tap, view in enumerate(_views(graph, x, op.window, graph.shapes[op.source])):
-        made = graph.call("Tap", made, view, filters, graph.number(tap, np.int64))
-    return graph.finish(made, op.after, op.reads)
+    x, window = graph.replicated(op.source, op.reads), op.window
+    weight, step = _filters(graph, op.weight.reshape(-1, op.reads).astype(np.int64))
+    v, padded = parameter(graph, op.offset, "offset"), graph.pad(x, window.padding)
+    (ky, kx), (dy, dx) = window.kernel, window.dilation
+    corners = graph.node("Constant", value_ints=[n for y in range(ky) for x in range(kx) for n in (y * dy, x * dx)])
+    sides = zip(window.size(*graph.shapes[op.source][:2]), window.stride, strict=True)
+    span, strides = graph.shape_of([(side - 1) * stride + 1 for side, stride in sides]), graph.shape_of(window.stride)
+    for tap, corner in zip(weight, graph.split(corners, len(weight)), strict=True):
+        v = graph.call("Tap", v, padded, tap, step, corner, span, strides)
+    return graph.finish(v, op.after, op.reads)
+
+
+def _filters(graph: Graph, weight: NDArray[np.int64]) -> tuple[list[str], str]:
+    """A row for each tap, and what they are multiples of: a step for each channel, as two digits, where that makes bytes of them."""
+    steps = np.maximum(np.gcd.reduce(weight, axis=0), 1)
+    if (np.abs(weight // steps) > 127).any() or (steps >= 1 << 14).any():
+        steps = np.ones_like(steps)
+    taps = [parameter(graph, row, f"w{tap}") for tap, row in enumerate(weight // steps)]
+    if (steps == 1).all():
+        return taps, whole(graph, 1)
+    high, low = parameter(graph, steps >> 7 << 7, "step.high"), parameter(graph, steps & 127, "step.low")
+    return taps, graph.node("Add", high, low)
 
 
 def _avg_pool(graph: Graph, op: ops.FixedAvgPool) -> str:
-    shape = graph.shapes[op.source]
-    total, *others = _views(graph, graph.made[op.source], op.window, shape)
+    (height, width, channels), (kh, kw) = graph.shapes[op.source], op.window.kernel
+    _countable(op.window.taps)
+    if op.window == Window((kh, kw), (kh, kw)) and height % kh == 0 and width % kw == 0:
+        tiles = graph.node(
+            "Reshape", graph.made[op.source], graph.shape_of([0, height // kh, kh, width // kw, kw, channels])
+        )
+        return mean(graph, graph.node("ReduceSum", tiles, graph.shape_of([2, 4]), keepdims=0), kh * kw)
+    total, *others = _views(graph, graph.made[op.source], op.window, graph.shapes[op.source])
     for view in others:
         total = graph.node("Add", total, view)
-    _countable(op.window.taps)
-    return mean(graph, total, op.window.inside(*shape[:2]).astype(np.int32) if op.inside else op.window.taps)
+    inside = op.window.inside(height, width).astype(np.int32)
+    return mean(graph, total, inside if op.inside else op.window.taps)
 
 
 def _max_pool(graph: Graph, op: ops.MaxPool, x: str) -> str:
@@ -205,11 +212,18 @@ def _max_pool(graph: Graph, op: ops.MaxPool, x: str) -> str:
 
 def _global_avg_pool(graph: Graph, op: ops.FixedGlobalAvgPool) -> str:
     height, width, _ = graph.shapes[op.source]
-    long = graph.node("Cast", graph.made[op.source], to=TensorProto.INT64)
-    total = graph.node("ReduceSum", long, graph.shape_of([1, 2]), keepdims=1)
-    total = graph.node("Mul", total, graph.number(1 << op.up, np.int64))
-    made = mean(graph, total, height * width, np.int64)
-    return _wide(graph, graph.node("Clip", made, graph.number(LOW, np.int64), graph.number(HIGH, np.int64)))
+    count = height * width
+    long = (-LOW * count << op.up) + count >= 1 << 30  # sums of 64 bits
+    total = graph.made[op.source]
+    if long:
+        total = graph.node("Cast", total, to=TensorProto.INT64)
+    total = graph.node("ReduceSum", total, graph.shape_of([1, 2]), keepdims=1)
+    dtype = np.int64 if long else np.int32
+    if op.up:
+        total = graph.node("Mul", total, graph.number(1 << op.up, dtype))
+    made = mean(graph, total, count, dtype)
+    made = graph.node("Clip", made, graph.number(LOW, dtype), graph.number(HIGH, dtype))
+    return _wide(graph, made) if long else made
 
 
 def _channel_avg(graph: Graph, op: ops.FixedChannelAvg) -> str:
@@ -270,13 +284,21 @@ def _affine(graph: Graph, ending: ops.FixedAffine, v: str, channels: int) -> str
 
 def _prelu(graph: Graph, ending: ops.FixedPReLU, v: str, channels: int) -> str:
     """|w << up| is at most 2^15, so the bend may be shifted in its place."""
-    if ending.up:
-        v = graph.node("Max", v, whole(graph, -(-LOW >> ending.up)))
-    return graph.call("Bent", v, *stored(graph, ending.bend.astype(np.int64) << ending.up, "bend"))
+    low = whole(graph, -(-LOW >> ending.up))
+    return graph.call("Bent", v, parameter(graph, ending.bend.astype(np.int64) << ending.up, "bend"), low)
 
 
 def _bound(graph: Graph, ending: ops.Bound, v: str, channels: int) -> str:
-    return graph.call("Bounded", v, *stored(graph, ending.limit, "limit"))
+    return graph.call("Bounded", v, parameter(graph, ending.limit, "limit"), whole(graph, 1))
+
+
+def _shift(graph: Graph, ending: ops.Shift, v: str, channels: int) -> str:
+    """After a bound the same step does it."""
+    last, one = graph.nodes[-1], whole(graph, 1)
+    if ending.up > 0 and last.op_type == "Bounded" and last.output[0] == v and last.input[2] == one:
+        last.input[2] = whole(graph, 1 << ending.up)
+        return v
+    return shifted(graph, v, ending.up)
 
 
 def _sign(graph: Graph, ending: ops.FixedSign, v: str, channels: int) -> str:
@@ -290,7 +312,7 @@ def _table(graph: Graph, ending: ops.Table, v: str, channels: int) -> str:
     line = graph.call("Floor", w, unit)
     rest = graph.node("Sub", w, graph.node("Mul", line, unit))
     at = graph.node("Add", line, whole(graph, 128))
-    values = parameter(graph, ending.values, "table")
+    values = table(graph, ending.values, "table")
     begin = graph.node("Gather", values, at)
     rise = graph.node("Sub", graph.node("Gather", values, graph.node("Add", at, whole(graph, 1))), begin)
     risen = down(graph, graph.node("Mul", rise, rest), ending.down)
@@ -307,7 +329,7 @@ ENDINGS: dict[type[ops.Ending], Callable[[Graph, Any, str, int], str]] = {
         "Clip", v, *(whole(graph, int(n)) for n in ending.limits)
     ),
     ops.Bound: _bound,
-    ops.Shift: lambda graph, ending, v, channels: shifted(graph, v, ending.up),
+    ops.Shift: _shift,
     ops.FixedSign: _sign,
     ops.Table: _table,
 }

@@ -1,4 +1,4 @@
-"""Functions of the exported ONNX models, domain `bcnn`: steps that come back many times, said once. All are on int32 numbers, of integer programs.
+"""Functions of the exported ONNX models, domain `bcnn`: steps that come back many times, said once. All but `Signs` are on int32 numbers, of integer programs.
 
 A line of text each, in ONNX's own notation; `onnx_graph` puts those that a model calls into it.
 """
@@ -9,6 +9,8 @@ import re
 
 import onnx
 from onnx import parser
+
+from bcnn.export.onnx_fold import lettered
 
 DOMAIN = "bcnn"
 # name -> its inputs, and its steps; the last one makes `y`
@@ -27,55 +29,47 @@ TEXTS = {
         "low = Constant <value = int32 {-32768}> ()  most = Constant <value = int32 {32767}> ()"
         "  ab = Add (a, b)  y = Clip (ab, low, most)",
     ),
-    "Stepped": ("x, step", "wide = Cast <to = 6> (x)  wider = Cast <to = 6> (step)  y = Mul (wide, wider)"),
+    # a row for each parameter: bytes, times the step of the row
+    "Rows": (
+        "x",
+        "columns = Transpose (x)  n = Cast <to = 7> (columns)  s = Constant <value_ints: ints = @steps> ()  ns = Mul (n, s)"
+        "  rows = Transpose (ns)  y = Cast <to = 6> (rows)",
+    ),
+    # PReLU: v + (the slope less 1) * v, where v is below 0
     "Bent": (
-        "v, x, step",
-        "bend = bcnn.Stepped (x, step)  zero = Constant <value = int32 {0}> ()  below = Min (v, zero)"
-        "  more = bcnn.Product (below, bend)  y = bcnn.Plus (v, more)",
+        "v, bend, low",
+        "w = Max (v, low)  zero = Constant <value = int32 {0}> ()  below = Min (w, zero)"
+        "  more = bcnn.Product (below, bend)  y = bcnn.Plus (w, more)",
     ),
+    # v within a limit, then times a power of two, saturated
     "Bounded": (
-        "v, x, step",
-        "limit = bcnn.Stepped (x, step)  least = Neg (limit)  high = Max (v, least)  y = Min (high, limit)",
+        "v, limit, unit",
+        "least = Neg (limit)  high = Max (v, least)  w = Min (high, limit)  wide = Mul (w, unit)"
+        "  zero = Constant <value = int32 {0}> ()  y = bcnn.Plus (wide, zero)",
     ),
-    # bits, eight to a byte, to -1 and +1
+    # bits, eight to a byte, lowest first, to -1 and +1
     "Signs": (
-        "bits, table, shape",
-        "rows = Cast <to = 6> (bits)  signs = Gather (table, rows)  y = Reshape (signs, shape)",
+        "bits",
+        "places = Constant <value = uint8[8] {0, 1, 2, 3, 4, 5, 6, 7}> ()  right = BitShift <direction = \"RIGHT\"> (bits, places)"
+        "  two = Constant <value = uint8 {2}> ()  bit = Mod (right, two)  index = Cast <to = 6> (bit)"
+        "  pair = Constant <value = int8[2] {-1, 1}> ()  signs = Gather (pair, index)  y = Flatten (signs)",
     ),
     # a branch of a pointwise binary convolution: 2 stands for +1, 0 for -1, as the product subtracts 1
     "Branch": (
-        "x, a, a_step, w, s, s_step, o, o_step",
-        "above = bcnn.Stepped (a, a_step)  scale = bcnn.Stepped (s, s_step)  offset = bcnn.Stepped (o, o_step)"
-        "  plus = Constant <value = uint8 {2}> ()  minus = Constant <value = uint8 {0}> ()  none = Constant <value = uint8 {1}> ()"
+        "x, above, w, scale, offset",
+        "plus = Constant <value = uint8 {2}> ()  minus = Constant <value = uint8 {0}> ()  none = Constant <value = uint8 {1}> ()"
         "  bits = Greater (x, above)  signs = Where (bits, plus, minus)  dot = MatMulInteger (signs, w, none)"
         "  term = bcnn.Product (dot, scale)  y = bcnn.Plus (term, offset)",
     ),
-    "BitBranch": (
-        "x, a, a_step, bits, table, s, s_step, o, o_step",
-        "shape = Constant <value_ints = [0, -1]> ()  w = bcnn.Signs (bits, table, shape)"
-        "  y = bcnn.Branch (x, a, a_step, w, s, s_step, o, o_step)",
+    # v and one tap of a depth wise filter on a padded map, whose weights are multiples of a step
+    "Tap": (
+        "v, x, w, step, begin, span, strides",
+        "end = Add (begin, span)  axes = Constant <value_ints = [1, 2]> ()  at = Slice (x, begin, end, axes, strides)"
+        "  own = Mul (w, step)  term = bcnn.Product (at, own)  y = bcnn.Plus (v, term)",
     ),
-    "Tap": ("v, x, w, t", "own = Gather (w, t)  xw = bcnn.Product (x, own)  y = bcnn.Plus (v, xw)"),
 }
-
-
-def _filter() -> str:
-    """A depth wise filter of 3 x 3 taps on a padded map. A tap ends as many pixels before the end as taps follow it."""
-    lines = [
-        "w = bcnn.Stepped (x_w, w_step)  v0 = bcnn.Stepped (x_o, o_step)  axes = Constant <value_ints = [1, 2]> ()"
-    ]
-    ends = (-2, -1, 2147483647)
-    for tap in range(9):
-        ky, kx = divmod(tap, 3)
-        lines.append(
-            f"b{tap} = Constant <value_ints = [{ky}, {kx}]> ()  e{tap} = Constant <value_ints = [{ends[ky]}, {ends[kx]}]> ()"
-            f"  x{tap} = Slice (x, b{tap}, e{tap}, axes, strides)  t{tap} = Constant <value_int = {tap}> ()"
-            f"  {'y' if tap == 8 else f'v{tap + 1}'} = bcnn.Tap (v{tap}, x{tap}, w, t{tap})"
-        )
-    return "  ".join(lines)
-
-
-TEXTS["Filter"] = ("x, x_w, w_step, x_o, o_step, strides", _filter())
+# the attributes of those that have any
+ATTRIBUTES = {"Rows": "steps"}
 
 
 def functions(called: set[str], opset: int) -> list[onnx.FunctionProto]:
@@ -96,4 +90,10 @@ def _function(name: str, opset: int) -> onnx.FunctionProto:
     inputs, steps = TEXTS[name]
     others = f', "{DOMAIN}" : 1' if _calls(name) else ""
     head = f'<domain: "{DOMAIN}", opset_import: ["" : {opset}{others}]>'
-    return parser.parse_function(f"{head}\n{name} ({inputs}) => (y)\n{{ {steps} }}")
+    attributes = f"<{ATTRIBUTES[name]}>" if name in ATTRIBUTES else ""
+    made = parser.parse_function(f"{head}\n{name} {attributes} ({inputs}) => (y)\n{{ {steps} }}")
+    kept = {value: value for value in (*made.input, *made.output)}
+    names = lettered((value for node in made.node for value in node.output), kept)
+    for node in made.node:
+        node.input[:], node.output[:] = ([names[value] for value in values] for values in (node.input, node.output))
+    return made

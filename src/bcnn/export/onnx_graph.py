@@ -1,6 +1,6 @@
 """Program -> ONNX model on standard operators: uint8 image N,H,W,3 -> logits and probabilities, in one of four forms.
 
-    "bits"    weights are stored eight to a byte; a look-up in a table of 256 rows makes -1 and +1 of them when the model is loaded
+    "bits"    weights are stored eight to a byte and made numbers when the model is loaded; what ops have in common is said once (`onnx_fold`)
     "int8"    weights are -1 and +1, a byte each
     "qonnx"   signs of activations and weights are made by BipolarQuant, an operator of QONNX, for a float Conv; maps are NCHW
     "float"   the same with signs made by standard operators, and weights that are +-1 already: a benchmark's form
@@ -9,10 +9,13 @@ In the first two a binary convolution is a MatMulInteger (a ConvInteger, where i
 makes it a plain matrix product. This file has the model and the steps that ops share; `onnx_ops` has what each op becomes.
 
 A map has the name of the op that makes it, a parameter that of its op and field: what a viewer shows is what the network calls it.
+Every tensor of a file costs its name twice and a head, some 50 bytes, which is as much as a parameter of 32 channels: where size counts, an
+op's parameters of a value for each channel are the rows of one tensor, `real`, and a Split gives them their names.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -22,6 +25,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from bcnn.errors import UserError
+from bcnn.export.onnx_fold import Steps, folded
 from bcnn.export.onnx_functions import DOMAIN, functions
 from bcnn.program.ops import Ending, Floats, Window
 from bcnn.program.program import Program
@@ -50,7 +54,7 @@ def onnx_model(
     rules, endings = (onnx_fixed.OPS, onnx_fixed.ENDINGS) if integers else (onnx_ops.OPS, onnx_ops.ENDINGS)
     graph = Graph(program, weights, contrib, endings)
     for index, op in enumerate(program.ops):
-        graph.begin(program.names[index])
+        graph.begin(program.names[index], type(op).__name__.removeprefix("Fixed"))
         if type(op) not in rules:
             raise UserError(f"op {index} ({program.names[index]}): a {type(op).__name__} has no ONNX form here yet")
         try:
@@ -78,14 +82,17 @@ def onnx_model(
                     [batch, h, w, c] if graph.nhwc else [batch, c, h, w],
                 )
             )
-    proto = helper.make_graph(graph.nodes, "bcnn", [image], outputs, graph.constants)
+    nodes, common = folded(graph.nodes, graph.steps, DOMAIN, OPSET) if graph.small else (graph.nodes, [])
+    proto = helper.make_graph(nodes, "bcnn", [image], outputs, graph.constants)
     others = [
         *(["com.microsoft"] if contrib else []),
         *([QONNX] if weights == "qonnx" else []),
-        *([DOMAIN] if graph.called else []),
+        *([DOMAIN] if graph.called or common else []),
     ]
     opsets = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(domain, 1) for domain in others)]
-    return helper.make_model(proto, opset_imports=opsets, ir_version=IR, functions=functions(graph.called, OPSET))
+    return helper.make_model(
+        proto, opset_imports=opsets, ir_version=IR, functions=[*functions(graph.called, OPSET), *common]
+    )
 
 
 class Graph:
@@ -94,6 +101,8 @@ class Graph:
     def __init__(self, program: Program, weights: Weights, contrib: bool, endings: dict[type[Ending], Any]) -> None:
         self.shapes, self.weights, self.contrib, self.endings = program.shapes, weights, contrib, endings
         self.nhwc = weights in ("bits", "int8")
+        self.integers = program.numbers == "int16"
+        self.small = weights == "bits" or self.integers  # size counts, and functions of the model are allowed
         self.channels = 3 if self.nhwc else 1  # their axis
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
@@ -102,20 +111,24 @@ class Graph:
         self._taken = {"image", "logits", "probabilities"}
         self._named: set[str] = set()  # nodes, which have a space of their own
         self._replicas: dict[tuple[int, int], str] = {}  # map, channels -> the value that holds it with so many
-        self._table = self._scope = ""
+        self._scope, self._kind, self._first = "", "", 0  # of the op: name, what it is, its first node
+        self._rows: list[tuple[str, NDArray[Any]]] = []  # its parameters so far that have a value for each channel
+        self.steps: list[Steps] = []  # which nodes are an op's
         self.called: set[str] = set()  # functions of the model
 
     # --- names ----------------------------------------------------------------------------------------------------
 
-    def begin(self, name: str) -> None:
+    def begin(self, name: str, kind: str) -> None:
         """What follows belongs to the op of this name."""
-        self._scope = self._unique(name or "op", self._taken)
+        self._scope, self._kind, self._first = self._unique(name or "op", self._taken), kind, len(self.nodes)
 
     def end(self, value: str) -> None:
         """The last value is the op's map, and is called like the op."""
+        self._store_rows()
         if self.nodes and value == self.nodes[-1].output[0]:
             self.nodes[-1].output[0] = value = self._scope
         self.made.append(value)
+        self.steps.append(Steps(self._kind, self._scope, self._first, len(self.nodes)))
 
     @staticmethod
     def _unique(name: str, taken: set[str]) -> str:
@@ -134,15 +147,15 @@ class Graph:
         self.nodes.append(helper.make_node(kind, list(inputs), [out], name, **attributes))
         return out
 
-    def call(self, function: str, *inputs: str) -> str:
+    def call(self, function: str, *inputs: str, **attributes: Any) -> str:
         """A function of `onnx_functions`."""
         self.called.add(function)
-        return self.node(function, *inputs, domain=DOMAIN)
+        return self.node(function, *inputs, domain=DOMAIN, **attributes)
 
-    def split(self, x: str, parts: int) -> list[str]:
-        """Channels in so many equal parts."""
+    def split(self, x: str, parts: int, **axis: int) -> list[str]:
+        """So many equal parts of the first axis, or another."""
         names = [self._unique(f"{len(self.nodes)}", self._taken) for _ in range(parts)]
-        self.nodes.append(helper.make_node("Split", [x], names, axis=self.channels))
+        self.nodes.append(helper.make_node("Split", [x], names, **axis))
         return names
 
     def constant(self, array: NDArray[Any], what: str = "") -> str:
@@ -169,9 +182,33 @@ class Graph:
         plus, minus, none = (self.number(value, np.uint8 if self.nhwc else np.float32) for value in values)
         return plus, minus, none
 
-    def channelwise(self, values: Floats, what: str) -> str:
+    def channelwise(self, values: NDArray[Any], what: str) -> str:
         """A value for each channel, to be combined with a map."""
-        return self.constant(values if self.nhwc else values[:, None, None], what)
+        if not self.small:
+            return self.constant(values if self.nhwc else values[:, None, None], what)
+        self._rows.append((self._unique(f"{self._scope}.{what}", self._taken), values))
+        return self._rows[-1][0]
+
+    def _store_rows(self) -> None:
+        """The op's rows, those of one length and type in one tensor, before the op's first step. Integers are multiples of a step."""
+        alike: dict[tuple[int, str], list[tuple[str, NDArray[Any], int]]] = defaultdict(list)
+        for name, values in self._rows:
+            small, step = in_steps(values) if self.integers else (values, 1)
+            alike[small.size, small.dtype.str].append((name, small, step))
+        late, self.nodes = self.nodes[self._first :], self.nodes[: self._first]
+        for rows in alike.values():
+            names, arrays, steps = zip(*rows, strict=True)
+            if not self.integers and len(rows) == 1:
+                self.constants.append(numpy_helper.from_array(arrays[0], names[0]))
+                continue
+            real = self.constant(np.stack(arrays), "real")
+            if self.integers and arrays[0].dtype == np.int8:
+                real = self.call("Rows", real, steps=list(steps))
+            elif self.integers:
+                real = self.node("Cast", real, to=TensorProto.INT32)
+            self.nodes.append(helper.make_node("Split", [real], list(names)))
+        self.nodes += late
+        self._rows = []
 
     def signs(self, weight: NDArray[np.int8], what: str) -> str:
         """Weights of -1 and +1, in the form of the model."""
@@ -181,35 +218,25 @@ class Graph:
         if self.weights == "int8":
             return self.constant(weight, what)
         bits, whole_rows = self.bits(weight, what)
-        octets = self.node("Gather", self.sign_table(), self.node("Cast", bits, to=TensorProto.INT32))
+        signs = self.call("Signs", bits)
         if whole_rows:
-            return self.node("Reshape", octets, self.shape_of([0, -1]))  # most of them share this shape
+            return signs
         if weight.size % 8:
-            flat = self.node("Reshape", octets, self.shape_of([-1]))
-            octets = self.node("Slice", flat, self.shape_of([0]), self.shape_of([weight.size]))
-        return self.node("Reshape", octets, self.shape_of(weight.shape))
+            flat = self.node("Reshape", signs, self.shape_of([-1]))
+            signs = self.node("Slice", flat, self.shape_of([0]), self.shape_of([weight.size]))
+        return self.node("Reshape", signs, self.shape_of(weight.shape))
 
     def bits(self, weight: NDArray[np.int8], what: str) -> tuple[str, bool]:
         """Weights of -1 and +1 as bits, eight to a byte; and whether these are rows of a matrix, of whole bytes each."""
         rows = weight.ndim == 2 and weight.shape[-1] % 8 == 0
         packed = np.packbits(weight.reshape(-1) > 0, bitorder="little").reshape(
-            (-1, weight.shape[-1] // 8) if rows else -1
+            (-1, weight.shape[-1] // 8, 1) if rows else (-1, 1, 1)
         )
         return self.constant(packed, what.removesuffix("weight") + "bits"), rows
 
     def bipolar(self, x: str) -> str:
         """QONNX: +1 where x >= 0, else -1."""
         return self.node("BipolarQuant", x, self.number(1), domain=QONNX)
-
-    def sign_table(self) -> str:
-        """[256, 8] int8: row b has the signs of the bits of b, lowest first. Computed in the model, once: 2 KB count in a small file."""
-        if not self._table:
-            octets, places = np.arange(256, dtype=np.uint8)[:, None], np.arange(8, dtype=np.uint8)
-            shifted = self.node("BitShift", self.constant(octets), self.constant(places), direction="RIGHT")
-            bits = self.node("Mod", shifted, self.number(2, np.uint8))
-            signs = self.constant(np.array([-1, 1], np.int8))
-            self._table = self.node("Gather", signs, self.node("Cast", bits, to=TensorProto.INT32))
-        return self._table
 
     # --- steps that ops share -------------------------------------------------------------------------------------
 
@@ -223,6 +250,7 @@ class Graph:
         if have == want:
             return x
         if (source, want) not in self._replicas:
+            made_first = len(self.nodes) == self._first
             copies, rest = divmod(want, have)
             repeats = [1, 1, 1, 1]
             repeats[self.channels] = copies
@@ -231,6 +259,8 @@ class Graph:
                 part = self.node("Slice", x, *(self.shape_of([v]) for v in (0, rest, self.channels)))
                 whole = self.node("Concat", whole, part, axis=self.channels)
             self._replicas[source, want] = whole
+            if made_first:  # for whoever asks: not a step of this op
+                self._first = len(self.nodes)
         return self._replicas[source, want]
 
     def among(self, x: str, first: int, reads: int, channels: int) -> str:
@@ -295,3 +325,12 @@ class Graph:
         if not inputs:
             attributes["kernel_shape"] = list(window.kernel)  # a convolution has it from its weights
         return self.spatial(kind, x, *inputs, **attributes)
+
+
+def in_steps(values: NDArray[Any]) -> tuple[NDArray[Any], int]:
+    """Integers as multiples of a step: bytes, where 127 steps are enough, else two or four bytes and a step of 1."""
+    wide = values.astype(np.int64)
+    step = int(np.gcd.reduce(wide, axis=None)) or 1
+    if np.abs(wide // step).max() <= 127:
+        return (wide // step).astype(np.int8), step
+    return wide.astype(np.int16 if np.abs(wide).max() < 1 << 15 else np.int32), 1

@@ -34,7 +34,7 @@ def _input(graph: Graph, op: ops.Input) -> str:
     if op.intensity is None:
         return x
     parts = graph.node("Mul", x, graph.channelwise(op.intensity, "intensity"))
-    r, g, b = graph.split(parts, 3)
+    r, g, b = graph.split(parts, 3, axis=graph.channels)
     return graph.node("Concat", x, graph.node("Add", graph.node("Add", r, g), b), axis=graph.channels)
 
 
