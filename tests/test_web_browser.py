@@ -154,3 +154,17 @@ def test_a_browser_that_lacks_something_is_told_so(browser, folder, lacks, eleme
     browser.wait(f"document.getElementById({element!r})?.textContent.startsWith({words!r})")
     assert browser.evaluate("document.getElementById('camera').disabled") is True
     browser.call("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
+
+
+@pytest.mark.parametrize("name", shipped.names())
+def test_the_page_of_every_shipped_model_answers_like_python(browser, folder, name):
+    web.export(packfile.open_packed(shipped.find(name)), folder / f"{name}.html")
+    browser.call("Emulation.setDeviceMetricsOverride", width=360, height=740, deviceScaleFactor=1, mobile=True)
+    browser.open((folder / f"{name}.html").as_uri())
+    browser.wait("globalThis.bcnn?.ready")
+    assert browser.text("verified") == "Verified: 2 test vectors equal, to the bit, computed in this page."
+    answered(browser, lambda: browser.choose("file", folder / "tall.png"))
+    same(browser, bcnn.load(name, threads=1), folder / "tall.png")
+    assert " 0.0" not in browser.text("time")
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 360  # with an answer and a card, too
+    browser.call("Emulation.clearDeviceMetricsOverride")

@@ -157,7 +157,7 @@ function show({ pixels, logits, prepared, best }, runs, spoken) {
     }),
   );
   if (spoken || !at("answer").textContent.startsWith(`${label(found[0].index)},`)) at("answer").textContent = answer;
-  const milliseconds = (time) => `${time.toFixed(time < 10 ? 2 : 1)} ms`;
+  const milliseconds = (time) => (time < 0.1 ? "under 0.1 ms" : `${time.toFixed(1)} ms`); // a page's clock ticks in 0.1 ms
   at("time").textContent =
     `network ${milliseconds(best)}${runs > 1 ? `, best of ${runs}` : ""}; resizing ${milliseconds(prepared)}`;
   at("result").hidden = false;
