@@ -1,7 +1,7 @@
 """In the browser: the page's engine against onnxruntime-web with int8 MobileNetV1 of the same input size, in one run in one tab.
 
     npm install onnxruntime-web
-    python -m bench.web --ort node_modules/onnxruntime-web/dist --out bench/results/web-epyc
+    python -m bench.web --ort node_modules/onnxruntime-web/dist --out bench/results/web-icelake
 
 Both are WebAssembly with SIMD and have one thread. Each is checked first: our engine by the test vectors of its file, with ==;
 MobileNetV1 against the literal meaning of its model. Then they take turns. Beside the times of the page's clock stands the processor
@@ -23,7 +23,7 @@ import numpy as np
 from tools.chromium import Chromium
 
 from bcnn.bench import mobilenet
-from bcnn.bench.rivals import job_of
+from bcnn.bench.rivals import in_integers, job_of
 from bcnn.bench.timing import facts
 from bcnn.deploy import packfile, shipped
 from bcnn.export import web
@@ -76,9 +76,15 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 def models(folder: Path) -> dict[str, Path]:
     """Packed files, by what the table calls them."""
-    paper = folder / "paper.bcnn"
-    packfile.save(job_of(preset("imagenet")).program, paper)
-    return {"the paper's network": paper, "imagenette": shipped.find("imagenette")}
+    floats, integers = folder / "floats.bcnn", folder / "integers.bcnn"
+    paper = job_of(preset("imagenet"))
+    packfile.save(paper.program, floats)
+    packfile.save(in_integers(paper).program, integers)
+    return {
+        "the paper's network in float32": floats,
+        "the paper's network in integers": integers,
+        "imagenette": shipped.find("imagenette"),
+    }
 
 
 def measure(browser: Chromium, address: str, folder: Path, name: str, file: Path, rounds: int) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def shifted(graph: Graph, v: str, up: int) -> str:
 
 def mean(graph: Graph, total: str, count: NDArray[Any] | int, dtype: type = np.int32) -> str:
     """The nearest whole number, halves up: floor((2 total + count) / (2 count))."""
-    counts = np.asarray(count, dtype)
+    counts: NDArray[Any] = np.asarray(count, dtype)
     if (counts % 2 == 0).all():
         return graph.call(
             "Floor", graph.node("Add", total, graph.constant(np.asarray(counts // 2))), graph.constant(counts)

@@ -114,7 +114,9 @@ def lettered(values: Iterable[str], named: dict[str, str]) -> dict[str, str]:
 
 def _own(nodes: list[onnx.NodeProto], domain: str) -> list[onnx.AttributeProto]:
     """The attributes of which an op has values of its own, with a name each: `steps`, `steps2`."""
-    found = [onnx.AttributeProto.FromString(g.SerializeToString()) for n in nodes if n.domain == domain for g in n.attribute]
+    found = [
+        onnx.AttributeProto.FromString(g.SerializeToString()) for n in nodes if n.domain == domain for g in n.attribute
+    ]
     for index, given in enumerate(found[1:], 2):
         given.name += str(index)
     return found

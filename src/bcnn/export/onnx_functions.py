@@ -50,7 +50,7 @@ TEXTS = {
     # bits, eight to a byte, lowest first, to -1 and +1
     "Signs": (
         "bits",
-        "places = Constant <value = uint8[8] {0, 1, 2, 3, 4, 5, 6, 7}> ()  right = BitShift <direction = \"RIGHT\"> (bits, places)"
+        'places = Constant <value = uint8[8] {0, 1, 2, 3, 4, 5, 6, 7}> ()  right = BitShift <direction = "RIGHT"> (bits, places)'
         "  two = Constant <value = uint8 {2}> ()  bit = Mod (right, two)  index = Cast <to = 6> (bit)"
         "  pair = Constant <value = int8[2] {-1, 1}> ()  signs = Gather (pair, index)  y = Flatten (signs)",
     ),

@@ -27,7 +27,7 @@ from onnx import TensorProto, helper, numpy_helper
 from bcnn.errors import UserError
 from bcnn.export.onnx_fold import Steps, folded
 from bcnn.export.onnx_functions import DOMAIN, functions
-from bcnn.program.ops import Ending, Floats, Window
+from bcnn.program.ops import Ending, Window
 from bcnn.program.program import Program
 
 Weights = Literal["bits", "int8", "qonnx", "float"]
