@@ -257,6 +257,20 @@ def test_a_file_in_the_way_of_the_folder_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text() == "mine"
 
 
+def test_somebodys_files_are_not_written_over_but_an_export_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-compiler-here")
+    packfile.save(fixed_of_config(NETWORK), tmp_path / "m.bcnn")
+    (tmp_path / "README.md").write_text("mine")
+    with pytest.raises(UserError, match=r"has a README.md that is not of an export; give another folder with -o"):
+        export(tmp_path / "m.bcnn", "c", tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"m.bcnn", "README.md"}
+    (tmp_path / "README.md").unlink()
+    export(tmp_path / "m.bcnn", "c", tmp_path)
+    (tmp_path / "README.md").write_text("of an export, and changed")
+    export(tmp_path / "m.bcnn", "c", tmp_path)
+    assert "changed" not in (tmp_path / "README.md").read_text()
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_without_permission_gets_one_sentence(tmp_path: Path) -> None:
     packfile.save(fixed_of_config(NETWORK), tmp_path / "m.bcnn")

@@ -18,7 +18,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,7 @@ FUNCTIONS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
     },
 }
 SUMS = "GLOBAL_AVG_POOL"  # takes a row of its source in a step, and has no endings
+MADE = "Made by bcnn"  # stands in model.h
 
 
 def export(packed: Packed, path: Path, ram: str = "") -> Iterator[str]:
@@ -68,6 +69,7 @@ def export(packed: Packed, path: Path, ram: str = "") -> Iterator[str]:
     if ram and made.ram > int(ram):
         raise UserError(f"this program needs {made.ram:,} bytes of RAM, and --ram is {int(ram):,}; nothing was written")
     written = files(packed, made, path.resolve().name)
+    _check_folder(path, written)
     yield f"{path}: {made.flash(code(made)):,} bytes of flash for constants, {made.ram:,} bytes of RAM."
     proof = _proof(written, len(packed.test_seeds) or 1)
     path.mkdir(exist_ok=True)
@@ -75,6 +77,15 @@ def export(packed: Packed, path: Path, ram: str = "") -> Iterator[str]:
         write_atomic(path / name, text.encode())
     yield f"Wrote {', '.join(written)}."
     yield proof
+
+
+def _check_folder(path: Path, names: Iterable[str]) -> None:
+    """An earlier export may be written over; a README.md or CMakeLists.txt of somebody else is left alone."""
+    header = path / "model.h"
+    ours = header.is_file() and MADE in header.read_text(encoding="utf-8", errors="replace")
+    theirs = [name for name in names if (path / name).exists()]
+    if theirs and not ours:
+        raise UserError(f"{path} has a {theirs[0]} that is not of an export; give another folder with -o")
 
 
 def files(packed: Packed, made: Tables, name: str) -> dict[str, str]:
