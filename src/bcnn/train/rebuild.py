@@ -33,7 +33,7 @@ from bcnn.program.program import Program
 from bcnn.program.reals import reals
 
 Floats3 = tuple[float, float, float]
-LATENT = 0.3  # mean |w| of the latents of a network in the middle of step 2; a new one's are 0.05 to 0.2
+LATENT = 0.05  # as near to zero as the nearest tenth of a trained network's: a short run flips some, see docs/training.md
 
 
 @dataclass(frozen=True, eq=False)
