@@ -64,7 +64,7 @@ MODELS = {
         title="200 classes of small photos",
         about="The start for other classes: its features come from 100,000 photos of 200 kinds of animals, things, places and food, and "
         "`bcnn learn` and `bcnn train --init` go on from them.",
-        limits="Made to learn from, not to be asked: it reads 64 x 64 pixels, has trained for a few hours, and is wrong more often than right about "
+        limits="Made to learn from, not to be asked: it reads 80 x 80 pixels, has trained for a few hours, and is wrong more often than right about "
         "which of its 200 classes a photo shows. Anything else is put into one of them.",
         data="Tiny-ImageNet",
         licence="Tiny-ImageNet is a subset of ImageNet that Stanford's course CS231n resized to 64 x 64. Its photos belong to their authors; ImageNet grants "
