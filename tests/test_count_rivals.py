@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +12,6 @@ import torch
 from bcnn.count.rivals import FILE, Rival, from_plain, rivals, to_plain
 from test_nets_counts import IMAGENET
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
 # The others take minutes: `python -m tools.count_rivals --check` compares them all.
 SHORT = ("bnn-r18", "birealnet-18", "mobilenet-v1", "reactnet-a")
 torch.set_num_threads(1)

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from bench import contestants, equal_budget
 from PIL import Image
+from tools import equal_budget_table, rivals_page
 
 import tiny
-
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
-
-from bench import contestants, equal_budget  # noqa: E402
-from tools import equal_budget_table, rivals_page  # noqa: E402
-
-from bcnn.data import sources  # noqa: E402
-from bcnn.errors import UserError  # noqa: E402
-from bcnn.train import start  # noqa: E402
-from bcnn.train.config import Step  # noqa: E402
+from bcnn.data import sources
+from bcnn.errors import UserError
+from bcnn.train import start
+from bcnn.train.config import Step
 
 
 def photos(folder: Path) -> Path:

@@ -10,7 +10,6 @@ import json
 import math
 import re
 import struct
-import sys
 import zlib
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from bcnn.program.ops import Part
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "file_format.md"
-sys.path.insert(0, str(ROOT))
 
 
 def fields_of_the_page() -> dict[str, list[tuple[str, str]]]:

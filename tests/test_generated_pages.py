@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from bcnn.deploy import card, packfile, shipped
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
 RESULT = ROOT / "bench" / "results" / "models-zen3.json"
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 from bcnn.nets.registry import ARCHITECTURES
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
 
 
 def test_the_pages_are_what_counts_audits_and_times_say() -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
+from tools.about import MODELS
+from tools.ship import ship
 
 import bcnn
 import tiny
@@ -14,10 +14,6 @@ from bcnn.deploy import card, packfile
 from bcnn.deploy.measure import measure
 from bcnn.train.checkpoint import load
 from bcnn.train.start import train
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-from tools.about import MODELS
-from tools.ship import ship
 
 
 @pytest.fixture(scope="module")

@@ -41,6 +41,7 @@ LARGE = 1 << 25
 LARGEST = 89_478_485  # from here on Pillow warns of decompression bombs: a quarter of a gigabyte in 24 bits
 WHOLE = 1 << 24  # of a resized image before its centre is cut out: any photo up to 65536 : 256
 ORIENTATION = 0x0112  # of EXIF
+DECODERS_RAISE = (OSError, ValueError, SyntaxError, OverflowError, struct.error)  # Pillow's, on a damaged file
 _opening = threading.Lock()  # filters of warnings belong to the process; images are read in threads
 
 
@@ -132,7 +133,7 @@ def _rgb(file: str | Path | io.BytesIO, path: str) -> Image.Image:
         raise UserError(f"no such image: {path}") from None
     except IsADirectoryError:
         raise UserError(f"{path} is a folder, not an image") from None
-    except (OSError, ValueError, SyntaxError, OverflowError, struct.error) as error:  # what Pillow's decoders raise
+    except DECODERS_RAISE as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise UserError(f"cannot read image {path}: {reason}") from None
 

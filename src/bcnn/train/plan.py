@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import struct
 import time
 from dataclasses import dataclass, replace
 
@@ -107,7 +106,7 @@ def typical_side(source: Source) -> int:
             check_plain(item)
             with images.header(item) as image:
                 sides.append(min(image.size))
-        except (OSError, ValueError, SyntaxError, OverflowError, struct.error, Image.DecompressionBombError):
+        except (*images.DECODERS_RAISE, Image.DecompressionBombError):
             continue
     return int(np.median(sides)) if sides else 224
 
