@@ -76,7 +76,8 @@ def section(name: str, packed: Packed, card: Card) -> str:
 
 **Data.** {card.data}: {card.train_images:,} training images, {card.images:,} for evaluation. {card.licence}
 
-**Training.** Recipe `{provenance["recipe"]}`, seed {provenance["seed"]}, {card.minutes:g} minutes on {card.hardware}, started {card.trained}.
+**Training.** Recipe `{provenance["recipe"]}`, seed {provenance["seed"]}, {card.minutes:g} minutes on {card.hardware}, started {card.trained}. How it came about, and
+at which size its steps were tested: [recipes.py](../src/bcnn/train/recipes.py).
 
 | step | weights | trained at | epochs | learning rate | top-1 in torch |
 |---|---|---:|---:|---:|---:|

@@ -54,15 +54,15 @@ def curves(epochs: Sequence[Record], updates: Sequence[Record]) -> Figure:
 def _mark_steps(axes: Any, epochs: Sequence[Record]) -> None:
     """A line where a step begins, with its name at the top; a name that would run into the one before it stands lower."""
     starts = {r["step"]: r["epochs_done"] - r["epoch"] for r in epochs}
-    room = 0.1 * (epochs[-1]["epochs_done"] if epochs else 1)  # about as wide as a short name
-    before, low = -room, False
+    letter = 0.016 * (epochs[-1]["epochs_done"] if epochs else 1)  # its width, about
+    ends: list[float] = []  # of the names in each line
     for step, start in starts.items():
-        low = start - before < room and not low
+        line = next((index for index, end in enumerate(ends) if end <= start), len(ends))
+        ends[line : line + 1] = [start + letter * (len(step) + 1)]
         axes.axvline(start, color=GREY, linewidth=0.8, linestyle=":")
-        axes.annotate(step, (start, 1), xycoords=("data", "axes fraction"), xytext=(3, -21 if low else -10),
+        axes.annotate(step, (start, 1), xycoords=("data", "axes fraction"), xytext=(3, -10 - 11 * line),
                       textcoords="offset points", fontsize=8, color=GREY,
                       bbox={"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1})  # fmt: skip
-        before = start
 
 
 def activity(epochs: Sequence[Record]) -> Figure:
