@@ -146,6 +146,19 @@ def test_a_fitted_decoder_knows_more_than_a_random_one(run):
     assert float((network.decoder.linear(x).argmax(1) == y).float().mean()) > 0.95
 
 
+def test_a_fitted_decoder_leaves_out_what_hardly_changes(run):
+    torch.manual_seed(0)
+    network = checkpoint.load(run)[0]
+    x = torch.randn(200, network.decoder.linear.in_features)
+    y = (x[:, 0] > 0).long()
+    x[:, 1] = 0.001 * (2 * y - 1)  # it would tell all, with a weight that is a thousand times the others'
+    network.decoder.linear = torch.nn.Linear(x.shape[1], 2)
+    begin.fit_decoder(network, x, y)
+    weight = network.decoder.linear.weight.detach()
+    assert float(weight[:, 1].abs().max()) == 0
+    assert float(weight.abs().max()) < 10
+
+
 def test_init_on_the_command_line_takes_its_network_and_trains_binary_weights_alone(run, tmp_path):
     result = CliRunner().invoke(
         app,

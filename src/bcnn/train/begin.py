@@ -30,6 +30,7 @@ from bcnn.train.transfer import check_state
 
 Floats3 = tuple[float, float, float]
 DECODER = "decoder.linear."  # of every registered network, see `parts.Decoder`
+STEADY = 0.1  # of the median deviation of a feature: one of less does not count as changing
 FEW = 50  # classes, up to which a new decoder's penalty is chosen: each fit takes longer with each of them
 
 
@@ -189,7 +190,8 @@ def fit_decoder(network: nn.Module, x: Tensor, y: Tensor) -> float:
     photos = Read(found, classes, np.arange(len(classes)) % FOLDS, 0.0)
     among = PENALTIES if linear.out_features <= FEW else PENALTIES[2:3]
     penalty, share = choose.penalty(photos, linear.out_features, among)
-    scale = fit.Scale.of(found)
+    # What hardly changes in evaluation mode does in training, with the statistics of a batch: no large weights for it.
+    scale = fit.Scale.of(found, least=STEADY * float(np.median(found.std(axis=0))))
     decoder = fit.path(scale(found), classes, penalty, linear.out_features)
     weight = decoder.weight * scale.scale[:, None]  # W (x * scale + offset) + b as one linear layer of x
     with torch.no_grad():

@@ -33,7 +33,7 @@ from bcnn.program.program import Program
 from bcnn.program.reals import reals
 
 Floats3 = tuple[float, float, float]
-LATENT = 0.05  # nearer to zero than nine in ten of a trained network's: a short run flips some, see docs/training.md
+LATENT = 0.03  # nearer to zero than nine in ten of a trained network's: a short run flips some, see docs/training.md
 
 
 @dataclass(frozen=True, eq=False)
