@@ -3,7 +3,7 @@
     --weights bits   one bit a weight in the file, expanded when the model is loaded: about as small as the packed file
     --weights int8   -1 and +1 as bytes, and nothing to expand
 
-Class names and card are in its metadata (`metadata_props`), texts of JSON but for `about`.
+Class names and card are in its metadata (`metadata_props`), as JSON.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ from bcnn.files import write_atomic
 from bcnn.program.interpret import interpret
 from bcnn.program.program import Program
 
+# what of the card somebody needs who has the model only: what it can, what it cannot, what it learned from, and how good it is
+CARD = ("title", "about", "limits", "data", "licence", "images", "top1")
+
 
 def export(packed: Packed, path: Path, weights: Literal["bits", "int8"]) -> list[str]:
     model = onnx_model(packed.program, weights, batch="N")
@@ -47,14 +50,13 @@ def write(packed: Packed, path: Path, model: onnx.ModelProto, proof: list[str]) 
 
 
 def describe(model: onnx.ModelProto, program: Program) -> None:
-    """What the packed file says about itself; the epochs of the training and the folders of the data stay there."""
-    height, width, _ = program.shapes[0]
+    """What the packed file says about itself, but for how it was trained, which stays there."""
     model.producer_name, model.producer_version = "bcnn", __version__
-    model.doc_string = f"image: uint8 RGB N,{height},{width},3. Other sizes: shorter side to {height} / {program.crop:g}, then the centre."
+    model.doc_string = "image: RGB"
     facts: dict[str, Any] = {"labels": list(program.labels), "crop": program.crop}
     card = program.provenance.get(KEY)
     if isinstance(card, dict):
-        facts[KEY] = {name: value for name, value in card.items() if name not in ("log", "confusion", "folders")}
+        facts[KEY] = {name: card[name] for name in CARD if name in card}
     onnx.helper.set_model_props(
         model, {name: json.dumps(value, ensure_ascii=False, separators=(",", ":")) for name, value in facts.items()}
     )

@@ -4,8 +4,8 @@ Maps are int32, N,H,W,C, with the values of the program's 16-bit ones. Every ope
 additions, so that a runtime has no choice: its logits equal the engine's. ONNX has no sums of 16-bit products: real convolutions
 are MatMul on int32, one for each tap.
 
-`Div` rounds towards zero, which is floor where nothing is negative: products are lifted by 2^30 before (`Product`); other numbers
-lose what is left of a division first (`Floor`). Steps that come back hundreds of times are functions of the model, domain `bcnn`, which
+`Div` rounds towards zero, which is floor where nothing is negative: products are lifted by 2^30 before (`Scaled`); other numbers
+lose what is left of a division first (`Floor`). Steps that come back hundreds of times are functions of the model, domain `b`, which
 a runtime puts in place when it loads it: said once, and one box each in a viewer.
 """
 
@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from bcnn.errors import UserError
-from bcnn.export.onnx_graph import Graph, in_steps
+from bcnn.export.onnx_graph import Graph
 from bcnn.export.onnx_ops import branch_window, dots, field_of, moving_ops, signs
+from bcnn.export.onnx_rows import in_steps
 from bcnn.program import ops
 from bcnn.program.ops import Window
 from bcnn.program.ops.fixed_numbers import HIGH, LOW
@@ -55,6 +56,11 @@ def _wide(graph: Graph, x: str) -> str:
 
 def saturated(graph: Graph, v: str) -> str:
     return graph.node("Clip", v, whole(graph, LOW), whole(graph, HIGH))
+
+
+def within(graph: Graph, v: str, least: NDArray[Any], most: NDArray[Any]) -> str:
+    """Saturated, unless v is known to be from `least` to `most` and these need it not."""
+    return v if np.min(least) >= LOW and np.max(most) <= HIGH else saturated(graph, v)
 
 
 def down(graph: Graph, v: str, bits: int) -> str:
@@ -98,18 +104,27 @@ def _countable(count: int) -> int:
 
 
 def _input(graph: Graph, op: ops.FixedInput) -> str:
-    scale, offset = graph.constant(op.scale, "scale"), graph.constant(op.offset, "offset")
-    x = graph.node("Add", graph.node("Mul", _wide(graph, "image"), scale), offset)
-    x = saturated(graph, down(graph, x, op.down))
+    """What the shift rounds by is in the offset. Most pictures make numbers that need no saturation, black and white show it."""
+    offset = op.offset.astype(np.int64) + (1 << op.down >> 1)
+    ends = np.sort([offset >> op.down, (255 * op.scale.astype(np.int64) + offset) >> op.down], axis=0)
+    x = graph.node("Mul", _wide(graph, "image"), graph.constant(op.scale, "scale"))
+    x = graph.node("Add", x, graph.constant(offset.astype(np.int32), "offset"))
+    x = within(graph, floor(graph, x, op.down), *ends)
     if op.intensity is None:
         return x
-    parts = graph.node("Mul", x, parameter(graph, op.intensity, "intensity"))
-    total = graph.node("ReduceSum", parts, graph.shape_of([3]), keepdims=1)
-    return graph.node("Concat", x, saturated(graph, down(graph, total, INTENSITY_DOWN)), axis=3)
+    total = graph.node("MatMul", x, graph.constant(op.intensity.astype(np.int32)[:, None], "intensity"))
+    most = np.abs(np.clip(ends, LOW, HIGH)).max(axis=0) @ np.abs(op.intensity.astype(np.int64)) + (1 << INTENSITY_DOWN)
+    intensity = within(graph, down(graph, total, INTENSITY_DOWN), -most >> INTENSITY_DOWN, most >> INTENSITY_DOWN)
+    return graph.node("Concat", x, intensity, axis=3)
 
 
 def _binary_conv(graph: Graph, op: ops.FixedBinaryConv) -> str:
     x = graph.replicated(op.source, op.reads)
+    if _is_module(graph, op):
+        (branch,) = op.branches
+        rows: dict[str, NDArray[Any]] = {"above": branch.above, "scale": _scale(branch), "offset": branch.offset}
+        v = graph.reader("Module", x, rows=rows, bits=graph.packed(signs(branch, op.reads)[:, 0].T))
+        return graph.finish(v, op.after[1:], branch.scale.size)
     v = ""
     for p, branch in enumerate(op.branches):
         term = _branch(graph, op, branch, x, field_of(op, p))
@@ -117,18 +132,28 @@ def _binary_conv(graph: Graph, op: ops.FixedBinaryConv) -> str:
     return graph.finish(v, op.after, op.branches[0].scale.size)
 
 
+def _is_module(graph: Graph, op: ops.FixedBinaryConv) -> bool:
+    """The paper's convolution module with P = 1: a pointwise convolution, and the map it reads added; and its parameters fit bytes."""
+    branch, channels = op.branches[0], op.branches[0].scale.size
+    pointwise = branch_window(op, branch).pointwise and op.groups == 1 and len(op.branches) == 1
+    added = op.after[0] if op.after else None
+    identity = isinstance(added, ops.FixedAdd) and (added.source, added.reads, added.up) == (op.source, op.reads, 0)
+    numbers = (branch.above, _scale(branch), branch.offset)
+    in_bytes = all(in_steps(values)[0].dtype == np.int8 for values in numbers) and channels % 8 == 0
+    return graph.weights == "bits" and pointwise and identity and op.reads == channels and in_bytes
+
+
+def _scale(branch: ops.FixedBranch) -> NDArray[np.int64]:
+    """|dot << up| is below 2^15, so the scale may be shifted in its place."""
+    return branch.scale.astype(np.int64) << branch.up
+
+
 def _branch(graph: Graph, op: ops.FixedBinaryConv, branch: ops.FixedBranch, x: str, field: Callable[[str], str]) -> str:
     window = branch_window(op, branch)
-    above = parameter(graph, branch.above, field("above"))
-    # |dot << up| is below 2^15, so the scale may be shifted in its place
-    scale = parameter(graph, branch.scale.astype(np.int64) << branch.up, field("scale"))
-    offset = parameter(graph, branch.offset, field("offset"))
-    if window.pointwise and op.groups == 1:
-        w = graph.signs(signs(branch, op.reads)[:, 0].T, field("weight"))
-        return graph.call("Branch", x, above, w, scale, offset)
-    bits = graph.node("Greater", x, above)
+    bits = graph.node("Greater", x, parameter(graph, branch.above, field("above")))
     dot = dots(graph, op, branch, graph.node("Where", bits, *graph.sign_numbers()[:2]), window, field)
-    return graph.call("Plus", graph.call("Product", dot, scale), offset)
+    scale, offset = parameter(graph, _scale(branch), field("scale")), parameter(graph, branch.offset, field("offset"))
+    return graph.call("Scaled", dot, scale, offset)
 
 
 def _views(graph: Graph, x: str, window: Window, shape: ops.Shape) -> Iterator[str]:
@@ -164,27 +189,22 @@ def _conv(graph: Graph, op: ops.FixedConv) -> str:
 
 def _depthwise(graph: Graph, op: ops.FixedDepthwise) -> str:
     x, window = graph.replicated(op.source, op.reads), op.window
-    weight, step = _filters(graph, op.weight.reshape(-1, op.reads).astype(np.int64))
-    v, padded = parameter(graph, op.offset, "offset"), graph.pad(x, window.padding)
-    (ky, kx), (dy, dx) = window.kernel, window.dilation
-    corners = graph.node("Constant", value_ints=[n for y in range(ky) for x in range(kx) for n in (y * dy, x * dx)])
+    weight = _filters(graph, op.weight.reshape(-1, op.reads).astype(np.int64))
+    offset, padded = parameter(graph, op.offset, "offset"), graph.pad(x, window.padding)
+    corners = (np.indices(window.kernel).reshape(2, -1).T * window.dilation).tolist()
     sides = zip(window.size(*graph.shapes[op.source][:2]), window.stride, strict=True)
-    span, strides = graph.shape_of([(side - 1) * stride + 1 for side, stride in sides]), graph.shape_of(window.stride)
-    for tap, corner in zip(weight, graph.split(corners, len(weight)), strict=True):
-        v = graph.call("Tap", v, padded, tap, step, corner, span, strides)
+    span = [(side - 1) * stride + 1 for side, stride in sides]
+    v = graph.call("Taps", offset, padded, weight, *map(graph.shape_of, (corners, span, [1, 2], window.stride)))
     return graph.finish(v, op.after, op.reads)
 
 
-def _filters(graph: Graph, weight: NDArray[np.int64]) -> tuple[list[str], str]:
-    """A row for each tap, and what they are multiples of: a step for each channel, as two digits, where that makes bytes of them."""
+def _filters(graph: Graph, weight: NDArray[np.int64]) -> str:
+    """A row for each tap: multiples of a step for each channel, where that makes bytes of them. Steps are from 1 to 258 then, and bytes less 128."""
     steps = np.maximum(np.gcd.reduce(weight, axis=0), 1)
-    if (np.abs(weight // steps) > 127).any() or (steps >= 1 << 14).any():
-        steps = np.ones_like(steps)
-    taps = [parameter(graph, row, f"w{tap}") for tap, row in enumerate(weight // steps)]
-    if (steps == 1).all():
-        return taps, whole(graph, 1)
-    high, low = parameter(graph, steps >> 7 << 7, "step.high"), parameter(graph, steps & 127, "step.low")
-    return taps, graph.node("Add", high, low)
+    if (np.abs(weight // steps) > 127).any() or (steps == 1).all():
+        return graph.channelwise(weight, "weight")
+    taps, step = graph.channelwise(weight // steps, "weight"), parameter(graph, steps - 128, "step")
+    return graph.node("Mul", taps, graph.node("Add", step, whole(graph, 128)))
 
 
 def _avg_pool(graph: Graph, op: ops.FixedAvgPool) -> str:
@@ -212,17 +232,20 @@ def _max_pool(graph: Graph, op: ops.MaxPool, x: str) -> str:
 
 def _global_avg_pool(graph: Graph, op: ops.FixedGlobalAvgPool) -> str:
     height, width, _ = graph.shapes[op.source]
-    count = height * width
-    long = (-LOW * count << op.up) + count >= 1 << 30  # sums of 64 bits
+    count, up = height * width, op.up
+    while up and count % 2 == 0:  # twice as much is half the count
+        count, up = count // 2, up - 1
+    long = (-LOW * height * width << up) + count >= 1 << 30  # sums of 64 bits
     total = graph.made[op.source]
     if long:
         total = graph.node("Cast", total, to=TensorProto.INT64)
-    total = graph.node("ReduceSum", total, graph.shape_of([1, 2]), keepdims=1)
+    total = graph.node("ReduceSum", total, graph.shape_of([1, 2]))
     dtype = np.int64 if long else np.int32
-    if op.up:
-        total = graph.node("Mul", total, graph.number(1 << op.up, dtype))
+    if up:
+        total = graph.node("Mul", total, graph.number(1 << up, dtype))
     made = mean(graph, total, count, dtype)
-    made = graph.node("Clip", made, graph.number(LOW, dtype), graph.number(HIGH, dtype))
+    if op.up:
+        made = graph.node("Clip", made, graph.number(LOW, dtype), graph.number(HIGH, dtype))
     return _wide(graph, made) if long else made
 
 
@@ -236,7 +259,7 @@ def _channel_avg(graph: Graph, op: ops.FixedChannelAvg) -> str:
 
 def _abs_mean(graph: Graph, op: ops.FixedAbsMean) -> str:
     magnitudes = graph.node("Abs", graph.made[op.source])
-    total = graph.node("ReduceSum", magnitudes, graph.shape_of([3]), keepdims=1)
+    total = graph.node("ReduceSum", magnitudes, graph.shape_of([3]))
     return saturated(graph, mean(graph, total, _countable(graph.shapes[op.source][2])))
 
 
@@ -289,14 +312,18 @@ def _prelu(graph: Graph, ending: ops.FixedPReLU, v: str, channels: int) -> str:
 
 
 def _bound(graph: Graph, ending: ops.Bound, v: str, channels: int) -> str:
-    return graph.call("Bounded", v, parameter(graph, ending.limit, "limit"), whole(graph, 1))
+    """With a factor of 1, which a shift may replace: then ops with and without one have the same steps."""
+    limit = parameter(graph, ending.limit, "limit")
+    w = graph.node("Min", graph.node("Max", v, graph.node("Neg", limit)), limit)
+    made = graph.node("Mul", w, whole(graph, 1))
+    graph.bounds[made] = int(ending.limit.max())
+    return made
 
 
 def _shift(graph: Graph, ending: ops.Shift, v: str, channels: int) -> str:
-    """After a bound the same step does it."""
-    last, one = graph.nodes[-1], whole(graph, 1)
-    if ending.up > 0 and last.op_type == "Bounded" and last.output[0] == v and last.input[2] == one:
-        last.input[2] = whole(graph, 1 << ending.up)
+    """After a bound that leaves it room it is the factor."""
+    if ending.up > 0 and v == graph.nodes[-1].output[0] and graph.bounds.get(v, -LOW) << ending.up <= HIGH:
+        graph.nodes[-1].input[1] = whole(graph, 1 << ending.up)
         return v
     return shifted(graph, v, ending.up)
 

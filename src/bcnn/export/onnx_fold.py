@@ -1,7 +1,7 @@
 """Nodes of a graph -> the same with what ops have in common said once, as functions of the model.
 
 Two ops whose nodes are the same but for the values they read are two calls of one function: a node each, which a viewer shows as a box
-with the op's kind, its map and its parameters, and opens to its steps. Nothing is computed otherwise: a runtime puts the steps in place when it loads the
+with the op's kind, its name and its parameters, and opens to its steps. Nothing is computed otherwise: a runtime puts the steps in place when it loads the
 model.
 """
 
@@ -14,7 +14,8 @@ from string import ascii_letters
 from typing import Any
 
 import onnx
-from onnx import helper
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,15 @@ def folded(
         if op.last - op.first > 1 and _closed(nodes, op):
             alike.setdefault(_shape(nodes[op.first : op.last], domain), []).append(op)
     functions, calls, kinds = [], dict[int, tuple[Steps, onnx.NodeProto]](), Counter[str]()
-    for same in (ops for ops in alike.values() if len(ops) > 1):
-        kinds[same[0].kind] += 1
-        name = f"{same[0].kind}{kinds[same[0].kind]}"  # with a number: none is called like an operator of ONNX
-        functions.append(_function(name, nodes[same[0].first : same[0].last], same[0].name, domain, opset))
-        for op in same:
-            calls[op.first] = (op, _call(name, nodes[op.first : op.last], domain))
+    for same in alike.values():
+        steps = [nodes[op.first : op.last] for op in same]
+        name = f"{same[0].kind}{kinds[same[0].kind] + 1}"  # with a number: none is called like an operator of ONNX
+        function = _function(name, steps[0], domain, opset)
+        made_calls = [_call(name, op.name, own, domain) for op, own in zip(same, steps, strict=True)]
+        if _bytes([function, *made_calls]) < sum(map(_bytes, steps)):
+            kinds[same[0].kind] += 1
+            functions.append(function)
+            calls |= {op.first: (op, call) for op, call in zip(same, made_calls, strict=True)}
     made, index = [], 0
     while index < len(nodes):
         if index in calls:
@@ -52,6 +56,10 @@ def folded(
             made.append(nodes[index])
             index += 1
     return made, functions
+
+
+def _bytes(parts: Iterable[onnx.NodeProto | onnx.FunctionProto]) -> int:
+    return sum(len(part.SerializeToString()) for part in parts)
 
 
 def _closed(nodes: list[onnx.NodeProto], op: Steps) -> bool:
@@ -82,10 +90,8 @@ def _shape(nodes: list[onnx.NodeProto], domain: str) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _function(name: str, nodes: list[onnx.NodeProto], op: str, domain: str, opset: int) -> onnx.FunctionProto:
-    """Parameters are called by their field, maps and constants by letters."""
-    values = [*_outside(nodes), *(name for node in nodes for name in node.output)]
-    inside = lettered(values, {v: v.removeprefix(f"{op}.") for v in values if v.startswith(f"{op}.")})
+def _function(name: str, nodes: list[onnx.NodeProto], domain: str, opset: int) -> onnx.FunctionProto:
+    inside = lettered((*_outside(nodes), *(name for node in nodes for name in node.output)))
     steps, own = [], iter(_own(nodes, domain))
     for node in nodes:
         step = helper.make_node(node.op_type, [inside[v] for v in node.input], [inside[v] for v in node.output])
@@ -101,28 +107,52 @@ def _function(name: str, nodes: list[onnx.NodeProto], op: str, domain: str, opse
     if any(node.domain == domain for node in nodes):
         opsets.append(helper.make_opsetid(domain, 1))
     read, made = ([inside[v] for v in values] for values in (_outside(nodes), nodes[-1].output))
-    return helper.make_function(domain, name, read, made, steps, opsets, [given.name for given in _own(nodes, domain)])
+    attributes = [given.name for given in _own(nodes, domain)]
+    return without_defaults(helper.make_function(domain, name, read, made, steps, opsets, attributes))
 
 
-def lettered(values: Iterable[str], named: dict[str, str]) -> dict[str, str]:
-    """New names of all the values of a function: those of `named`, and for the others letters, which keep a small file small."""
-    names = {"": "", **named}
+def without_defaults(function: onnx.FunctionProto) -> onnx.FunctionProto:
+    """The domain of ONNX's own operators is the empty name, and need not be written."""
+    for opset in function.opset_import:
+        if not opset.domain:
+            opset.ClearField("domain")
+    return function
+
+
+def lettered(values: Iterable[str], kept: Iterable[str] = ()) -> dict[str, str]:
+    """New names of values, letters, one for those that come back most; some may keep their names."""
+    names = {name: name for name in ("", *kept)}
     letters = (first + second for first in ("", *ascii_letters) for second in ascii_letters)
-    free = (letter for letter in letters if letter not in named.values())
-    return names | {value: next(free) for value in values if value not in names}
+    free = (letter for letter in letters if letter not in names)
+    often = (value for value, _ in Counter(values).most_common())
+    return names | {value: next(free) for value in often if value not in names}
 
 
 def _own(nodes: list[onnx.NodeProto], domain: str) -> list[onnx.AttributeProto]:
-    """The attributes of which an op has values of its own, with a name each: `steps`, `steps2`."""
+    """The attributes of which an op has values of its own, with a name each: `real`, `by`, `real2`, `by2`."""
     found = [
         onnx.AttributeProto.FromString(g.SerializeToString()) for n in nodes if n.domain == domain for g in n.attribute
     ]
-    for index, given in enumerate(found[1:], 2):
-        given.name += str(index)
+    times = Counter[str]()
+    for given in found:
+        times[given.name] += 1
+        if times[given.name] > 1:
+            given.name += str(times[given.name])
     return found
 
 
-def _call(name: str, nodes: list[onnx.NodeProto], domain: str) -> onnx.NodeProto:
-    call = helper.make_node(name, _outside(nodes), list(nodes[-1].output), domain=domain)
+def _call(name: str, op: str, nodes: list[onnx.NodeProto], domain: str) -> onnx.NodeProto:
+    call = helper.make_node(name, _outside(nodes), list(nodes[-1].output), op, domain=domain)
     call.attribute.extend(_own(nodes, domain))
     return call
+
+
+def stored(array: NDArray[Any], name: str = "") -> onnx.TensorProto:
+    """A tensor in the shorter of ONNX's two ways: its bytes, or its numbers, of which small ones take a byte whatever their type."""
+    plain = numpy_helper.from_array(array, name or None)
+    if array.dtype.kind not in "iu":
+        return plain
+    listed = helper.make_tensor(name, plain.data_type, array.shape, array.reshape(-1).tolist())
+    if not name:
+        listed.ClearField("name")
+    return min(plain, listed, key=lambda tensor: len(tensor.SerializeToString()))

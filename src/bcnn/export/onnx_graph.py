@@ -8,25 +8,24 @@
 In the first two a binary convolution is a MatMulInteger (a ConvInteger, where it has more taps than one), and maps are NHWC, which
 makes it a plain matrix product. This file has the model and the steps that ops share; `onnx_ops` has what each op becomes.
 
-A map has the name of the op that makes it, a parameter that of its op and field: what a viewer shows is what the network calls it.
-Every tensor of a file costs its name twice and a head, some 50 bytes, which is as much as a parameter of 32 channels: where size counts, an
-op's parameters of a value for each channel are the rows of one tensor, `real`, and a Split gives them their names.
+A map has the name of the op that makes it, a parameter that of its op and field: what a viewer shows is what the network calls it. Where size
+counts, the node that makes a map has the op's name, which is in the file once then, and the map is a letter.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from bcnn.errors import UserError
-from bcnn.export.onnx_fold import Steps, folded
+from bcnn.export.onnx_fold import Steps, folded, lettered, stored
 from bcnn.export.onnx_functions import DOMAIN, functions
+from bcnn.export.onnx_rows import Rows
 from bcnn.program.ops import Ending, Window
 from bcnn.program.program import Program
 
@@ -65,13 +64,12 @@ def onnx_model(
     image = helper.make_tensor_value_info("image", TensorProto.UINT8, [batch, height, width, 3])
     last = program.shapes[-1]
     shape: list[int | str] = [batch, last[2]] if last[:2] == (1, 1) else [batch, *last]
-    flat = graph.node(
-        "Reshape", graph.nhwc_map(-1), graph.shape_of([-1, *shape[1:]]), out=None if integers else "logits"
-    )
+    how = ["Flatten"] if last[:2] == (1, 1) else ["Reshape", graph.shape_of([-1, *shape[1:]])]
+    flat = graph.node(how[0], graph.nhwc_map(-1), *how[1:], out=None if integers else "logits")
     logits = graph.real(flat, program.fractions[-1], "logits") if integers else flat
     outputs = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        for name in (logits, graph.node("Softmax", logits, axis=-1, out="probabilities"))
+        for name in (logits, graph.node("Softmax", logits, out="probabilities"))
     ]
     for name, (h, w, c) in zip(graph.made, program.shapes, strict=True):
         if maps:
@@ -82,7 +80,7 @@ def onnx_model(
                     [batch, h, w, c] if graph.nhwc else [batch, c, h, w],
                 )
             )
-    nodes, common = folded(graph.nodes, graph.steps, DOMAIN, OPSET) if graph.small else (graph.nodes, [])
+    nodes, common = graph.folded([value.name for value in (image, *outputs)])
     proto = helper.make_graph(nodes, "bcnn", [image], outputs, graph.constants)
     others = [
         *(["com.microsoft"] if contrib else []),
@@ -112,23 +110,46 @@ class Graph:
         self._named: set[str] = set()  # nodes, which have a space of their own
         self._replicas: dict[tuple[int, int], str] = {}  # map, channels -> the value that holds it with so many
         self._scope, self._kind, self._first = "", "", 0  # of the op: name, what it is, its first node
-        self._rows: list[tuple[str, NDArray[Any]]] = []  # its parameters so far that have a value for each channel
+        self._rows = Rows(self)  # its parameters so far that have a value for each channel
         self.steps: list[Steps] = []  # which nodes are an op's
         self.called: set[str] = set()  # functions of the model
+        self.bounds: dict[str, int] = {}  # of the op: values that a bound made -> how large they are at most
 
     # --- names ----------------------------------------------------------------------------------------------------
 
     def begin(self, name: str, kind: str) -> None:
         """What follows belongs to the op of this name."""
         self._scope, self._kind, self._first = self._unique(name or "op", self._taken), kind, len(self.nodes)
+        self._rows, self.bounds = Rows(self), {}
 
     def end(self, value: str) -> None:
         """The last value is the op's map, and is called like the op."""
-        self._store_rows()
+        late, self.nodes = self.nodes[self._first :], self.nodes[: self._first]
+        self._rows.store(late)
+        self.nodes += late
         if self.nodes and value == self.nodes[-1].output[0]:
-            self.nodes[-1].output[0] = value = self._scope
+            if self.small:
+                self.nodes[-1].name = self._scope
+            else:
+                self.nodes[-1].output[0] = value = self._scope
         self.made.append(value)
         self.steps.append(Steps(self._kind, self._scope, self._first, len(self.nodes)))
+
+    def folded(self, outside: list[str]) -> tuple[list[onnx.NodeProto], list[onnx.FunctionProto]]:
+        """The nodes. Where size counts, ops that are alike are calls of one function, and values that are no parameter are letters; `outside`
+        keeps its names."""
+        if not self.small:
+            return self.nodes, []
+        nodes, common = folded(self.nodes, self.steps, DOMAIN, OPSET)
+        shared = set(self._shared.values())
+        kept = [*outside, *(constant.name for constant in self.constants if constant.name not in shared)]
+        names = lettered((value for node in nodes for value in (*node.input, *node.output)), kept)
+        for node in nodes:
+            node.input[:], node.output[:] = ([names[value] for value in values] for values in (node.input, node.output))
+        self.constants = [constant for constant in self.constants if constant.name in names]  # that somebody reads
+        for constant in self.constants:
+            constant.name = names[constant.name]
+        return nodes, common
 
     @staticmethod
     def _unique(name: str, taken: set[str]) -> str:
@@ -143,7 +164,7 @@ class Graph:
     def node(self, kind: str, *inputs: str, out: str | None = None, **attributes: Any) -> str:
         out = out or self._unique(f"{len(self.nodes)}", self._taken)
         # A name each for the nodes that a person looks for; one for every step would be a tenth of a small file.
-        name = self._unique(self._scope, self._named) if kind in PRODUCTS else None
+        name = self._unique(self._scope, self._named) if kind in PRODUCTS and not self.small else None
         self.nodes.append(helper.make_node(kind, list(inputs), [out], name, **attributes))
         return out
 
@@ -161,11 +182,13 @@ class Graph:
     def constant(self, array: NDArray[Any], what: str = "") -> str:
         """A parameter, named by what it is; without that, a number or shape that others may share."""
         array = np.asarray(array, order="C")
+        if self.small and array.nbytes < 2 * len(f"{self._scope}.{what}"):
+            what = ""  # shorter than its name, which is written twice
         key = (array.dtype.str, array.shape, array.tobytes() if not what else b"")
         if not what and key in self._shared:
             return self._shared[key]
         name = self._unique(f"{self._scope}.{what}" if what else f"c{len(self.constants)}", self._taken)
-        self.constants.append(numpy_helper.from_array(array, name))
+        self.constants.append(stored(array, name))
         if not what:
             self._shared[key] = name
         return name
@@ -183,32 +206,19 @@ class Graph:
         return plus, minus, none
 
     def channelwise(self, values: NDArray[Any], what: str) -> str:
-        """A value for each channel, to be combined with a map."""
+        """A value for each channel, or several rows of them, to be combined with a map."""
         if not self.small:
             return self.constant(values if self.nhwc else values[:, None, None], what)
-        self._rows.append((self._unique(f"{self._scope}.{what}", self._taken), values))
-        return self._rows[-1][0]
+        return self._rows.add(self._unique(f"{self._scope}.{what}", self._taken), values)
 
-    def _store_rows(self) -> None:
-        """The op's rows, those of one length and type in one tensor, before the op's first step. Integers are multiples of a step."""
-        alike: dict[tuple[int, str], list[tuple[str, NDArray[Any], int]]] = defaultdict(list)
-        for name, values in self._rows:
-            small, step = in_steps(values) if self.integers else (values, 1)
-            alike[small.size, small.dtype.str].append((name, small, step))
-        late, self.nodes = self.nodes[self._first :], self.nodes[: self._first]
-        for rows in alike.values():
-            names, arrays, steps = zip(*rows, strict=True)
-            if not self.integers and len(rows) == 1:
-                self.constants.append(numpy_helper.from_array(arrays[0], names[0]))
-                continue
-            real = self.constant(np.stack(arrays), "real")
-            if self.integers and arrays[0].dtype == np.int8:
-                real = self.call("Rows", real, steps=list(steps))
-            elif self.integers:
-                real = self.node("Cast", real, to=TensorProto.INT32)
-            self.nodes.append(helper.make_node("Split", [real], list(names)))
-        self.nodes += late
-        self._rows = []
+    def reader(self, function: str, *inputs: str, rows: dict[str, NDArray[Any]], **attributes: Any) -> str:
+        """The op's first step: a function that reads the op's parameters, these rows itself (`onnx_rows`)."""
+        for what, values in rows.items():
+            self.channelwise(values, what)
+        made = self.call(function, *inputs, **attributes)
+        self.nodes[-1].output.append(self._unique(f"{made}.rest", self._taken))
+        self._rows.read_by(self.nodes[-1])
+        return made
 
     def signs(self, weight: NDArray[np.int8], what: str) -> str:
         """Weights of -1 and +1, in the form of the model."""
@@ -217,22 +227,19 @@ class Graph:
             return stored if self.weights == "float" else self.bipolar(stored)
         if self.weights == "int8":
             return self.constant(weight, what)
-        bits, whole_rows = self.bits(weight, what)
-        signs = self.call("Signs", bits)
-        if whole_rows:
+        rows = weight.ndim == 2 and weight.shape[-1] % 8 == 0
+        bits = self.packed(weight if rows else weight.reshape(1, -1))
+        signs = self.call("Signs", bits=bits)
+        if rows:
             return signs
         if weight.size % 8:
             flat = self.node("Reshape", signs, self.shape_of([-1]))
             signs = self.node("Slice", flat, self.shape_of([0]), self.shape_of([weight.size]))
         return self.node("Reshape", signs, self.shape_of(weight.shape))
 
-    def bits(self, weight: NDArray[np.int8], what: str) -> tuple[str, bool]:
-        """Weights of -1 and +1 as bits, eight to a byte; and whether these are rows of a matrix, of whole bytes each."""
-        rows = weight.ndim == 2 and weight.shape[-1] % 8 == 0
-        packed = np.packbits(weight.reshape(-1) > 0, bitorder="little").reshape(
-            (-1, weight.shape[-1] // 8, 1) if rows else (-1, 1, 1)
-        )
-        return self.constant(packed, what.removesuffix("weight") + "bits"), rows
+    def packed(self, weight: NDArray[np.int8]) -> onnx.TensorProto:
+        """Weights of -1 and +1 as bits, eight to a byte, from the lowest on; an axis more, for the eight."""
+        return stored(np.packbits(weight > 0, axis=-1, bitorder="little")[..., None])
 
     def bipolar(self, x: str) -> str:
         """QONNX: +1 where x >= 0, else -1."""
@@ -325,12 +332,3 @@ class Graph:
         if not inputs:
             attributes["kernel_shape"] = list(window.kernel)  # a convolution has it from its weights
         return self.spatial(kind, x, *inputs, **attributes)
-
-
-def in_steps(values: NDArray[Any]) -> tuple[NDArray[Any], int]:
-    """Integers as multiples of a step: bytes, where 127 steps are enough, else two or four bytes and a step of 1."""
-    wide = values.astype(np.int64)
-    step = int(np.gcd.reduce(wide, axis=None)) or 1
-    if np.abs(wide // step).max() <= 127:
-        return (wide // step).astype(np.int8), step
-    return wide.astype(np.int16 if np.abs(wide).max() < 1 << 15 else np.int32), 1
