@@ -6,6 +6,7 @@ package's own executor, where that is installed (pip install qonnx), node by nod
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import onnx
 
 from bcnn.deploy.packfile import Packed
 from bcnn.export.onnx import prove, write
-from bcnn.export.onnx_graph import onnx_model
+from bcnn.export.onnx_graph import IR, onnx_model
 
 
 def export(packed: Packed, path: Path) -> list[str]:
@@ -23,8 +24,8 @@ def export(packed: Packed, path: Path) -> list[str]:
 
 def in_qonnx(packed: Packed, model: onnx.ModelProto, shown: onnx.ModelProto) -> list[str]:
     try:
+        from qonnx.core import onnx_exec
         from qonnx.core.modelwrapper import ModelWrapper
-        from qonnx.core.onnx_exec import execute_onnx
         from qonnx.transformation.infer_shapes import InferShapes
     except ModuleNotFoundError as error:
         return [
@@ -33,7 +34,13 @@ def in_qonnx(packed: Packed, model: onnx.ModelProto, shown: onnx.ModelProto) -> 
 
     def run(model: onnx.ModelProto, images: Any) -> list[Any]:
         wrapped = ModelWrapper(model, make_deepcopy=True).transform(InferShapes())
-        values = execute_onnx(wrapped, {"image": images})
+        values = onnx_exec.execute_onnx(wrapped, {"image": images})
         return [values[output.name] for output in model.graph.output]
 
-    return prove(packed, model, shown, run, "QONNX's executor", nchw=True)
+    # It gives ONNX Runtime a model for each node, of the newest format that onnx can write, and onnx is often ahead of ONNX Runtime. Ours will do.
+    make_model = onnx_exec.qonnx_make_model
+    onnx_exec.qonnx_make_model = partial(make_model, ir_version=IR)
+    try:
+        return prove(packed, model, shown, run, "QONNX's executor", nchw=True)
+    finally:
+        onnx_exec.qonnx_make_model = make_model
