@@ -29,6 +29,7 @@ from bcnn.program.program import Program
 from fixed_programs import FixedDraw, fixed_of_config, random_fixed_program
 
 onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnx.reference")
 onnxruntime = pytest.importorskip("onnxruntime")
 from bcnn.export.onnx_graph import onnx_model  # noqa: E402
 
@@ -213,6 +214,15 @@ def test_a_model_of_bits_is_hardly_larger_than_the_packed_file(name: str, tmp_pa
     page = Path(__file__).parent.parent / "docs" / "devices.md"
     assert re.search(rf"^\| {name} .*\| {size:,} \(", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert "same first choice for 2 of 2" in lines[-1] or "equal those of the packed file" in lines[-1]
+
+
+def test_the_reference_of_onnx_computes_the_stored_logits(tmp_path: Path) -> None:
+    """A second runtime, the living definition of the operators: functions, loops and splits mean to it what they mean to ONNX Runtime."""
+    export("digits", "onnx", tmp_path / "m.onnx")
+    reference = onnx.reference.ReferenceEvaluator(str(tmp_path / "m.onnx"))
+    packed = packfile.open_packed(shipped.find("digits"))
+    for seed, wanted in zip(packed.test_seeds, packed.test_logits, strict=True):
+        assert np.array_equal(reference.run(None, {"image": packfile.vector_image(seed, 8, 8)[None]})[0][0], wanted)
 
 
 def test_a_float_model_of_bits_is_hardly_larger_than_the_packed_file(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from string import ascii_letters
+from string import ascii_letters, digits
 from typing import Any
 
 import onnx
@@ -120,9 +120,9 @@ def without_defaults(function: onnx.FunctionProto) -> onnx.FunctionProto:
 
 
 def lettered(values: Iterable[str], kept: Iterable[str] = ()) -> dict[str, str]:
-    """New names of values, letters, one for those that come back most; some may keep their names."""
+    """New names of values: a letter or a digit, two where these do not suffice; some may keep their names."""
     names = {name: name for name in ("", *kept)}
-    letters = (first + second for first in ("", *ascii_letters) for second in ascii_letters)
+    letters = (first + second for first in ("", *ascii_letters) for second in ascii_letters + digits)
     free = (letter for letter in letters if letter not in names)
     often = (value for value, _ in Counter(values).most_common())
     return names | {value: next(free) for value in often if value not in names}

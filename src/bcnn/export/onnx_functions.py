@@ -64,10 +64,10 @@ TEXTS = {
     # v and all taps of a depth wise filter on a padded map, one after the other
     "Taps": (
         "(v, x, w, corners, span, axes, strides) => (y)",
-        "taps = Shape <end = 1> (w)"
-        "  y = Loop <body = tap (int64 t, bool more, int32[] before) => (bool more, int32[] behind) {"
+        "taps = Shape <end = 1> (w)  true = Cast <to = 9> (taps)"
+        "  y = Loop <body = tap (int64 t, bool[] more, int32[] before) => (bool[] more, int32[] behind) {"
         "  begin = Gather (corners, t)  end = Add (begin, span)  at = Slice (x, begin, end, axes, strides)"
-        "  own = Gather (w, t)  behind = b.Scaled (at, own, before) }> (taps, , v)",
+        "  own = Gather (w, t)  behind = b.Scaled (at, own, before) }> (taps, true, v)",
     ),
 }
 
