@@ -69,6 +69,7 @@ def ship(
     folder: Path = shipped.FOLDER,
     numbers: str = FLOAT,
     parameters: str = "int8",
+    calibration: Path | None = None,
     allowed: float = ALLOWED,
 ) -> Path:
     """Everything above, in order; returns the file."""
@@ -77,7 +78,7 @@ def ship(
     trained = of_file(run) if run.is_file() else of_run(run, name, hardware)
     program = trained.program
     if numbers != FLOAT:
-        program = convert.in_integers(program, parameters).program
+        program = convert.in_integers(program, parameters, calibration).program
     found = sources.find(data or trained.data, training=False)  # as `bcnn eval` finds its images
     if list(found.classes) != trained.facts["folders"]:
         raise bcnn.UserError(
@@ -226,6 +227,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=shipped.FOLDER, help="where NAME.bcnn goes")
     parser.add_argument("--numbers", default=FLOAT, choices=convert.NUMBERS, help="int16: a file in integers")
     parser.add_argument("--parameters", default="int8", choices=PARAMETERS, help="real parameters of one in integers")
+    parser.add_argument("--calibrate", type=Path, help="folder of images that its formats are chosen on; synthetic ones if none")
     parser.add_argument("--allow", type=float, default=ALLOWED, help="points of accuracy that integers may cost")
     arguments = parser.parse_args()
     try:
@@ -237,6 +239,7 @@ def main() -> None:
             arguments.folder,
             arguments.numbers,
             arguments.parameters,
+            arguments.calibrate,
             arguments.allow,
         )
     except bcnn.UserError as error:
