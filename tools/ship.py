@@ -227,7 +227,9 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=shipped.FOLDER, help="where NAME.bcnn goes")
     parser.add_argument("--numbers", default=FLOAT, choices=convert.NUMBERS, help="int16: a file in integers")
     parser.add_argument("--parameters", default="int8", choices=PARAMETERS, help="real parameters of one in integers")
-    parser.add_argument("--calibrate", type=Path, help="folder of images that its formats are chosen on; synthetic ones if none")
+    parser.add_argument(
+        "--calibrate", type=Path, help="folder of images that its formats are chosen on; synthetic ones if none"
+    )
     parser.add_argument("--allow", type=float, default=ALLOWED, help="points of accuracy that integers may cost")
     arguments = parser.parse_args()
     try:
