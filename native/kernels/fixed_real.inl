@@ -1,6 +1,28 @@
-// Real ops of integer programs: depth wise and other convolutions, pools.
+// Real ops of integer programs: input, depth wise and other convolutions, pools.
 
 alignas(64) static const int16_t no_shorts[kShortLine] = {};
+
+// --- input -----------------------------------------------------------------------------------------------------------
+
+static void fixed_input(const int32_t (*parts)[256][4], const uint8_t* image, int pixels, int copies, int16_t* out) {
+    typedef int32_t Four __attribute__((vector_size(16)));
+    typedef int16_t FourShorts __attribute__((vector_size(8)));
+    typedef uint64_t FourPixels __attribute__((vector_size(32)));
+    for (int x = 0; x < pixels; x++, image += 3, out += kShortLine) {
+        const auto part = [&](int c) { return *(const Four*)parts[c][image[c]]; };
+        Four sum = (part(0) + part(1) + part(2)) >> 14;
+        sum = sum > 32767 ? Four{} + 32767 : sum;
+        sum = sum < -32768 ? Four{} - 32768 : sum;
+        const FourShorts pixel = __builtin_convertvector(sum, FourShorts);
+        if (copies == 1) {
+            __builtin_memcpy(out, &pixel, sizeof pixel);
+            continue;
+        }
+        const uint64_t one = (uint64_t)pixel;
+        const FourPixels four = {one, one, one, one};
+        for (int i = 0; i < copies; i += 4) __builtin_memcpy(out + 4 * i, &four, sizeof four);
+    }
+}
 
 // --- depth wise 3 x 3, see depthwise_tile ----------------------------------------------------------------------------
 
@@ -134,9 +156,9 @@ BCNN_INLINE void narrow_sums(const FixedConvData& d, const int32_t* sums, int o,
 
 // P pixels from x on and a register of output channels: pairs of neighbours of the input are one number for all of
 // them. Behind an odd channel is another one, or nothing; its weight is 0.
-template <int P>
+template <int P, typename Weight>
 BCNN_INLINE void fixed_conv_tile(const FixedConvData& d, const int16_t* const* rows, View v, int x, Inside in,
-                                 const int16_t* weight, int16_t* to, int o) {
+                                 const Weight* weight, int16_t* to, int o) {
     const int pairs = (d.k + 1) / 2;
     Ints sum[P][2];
     for (int p = 0; p < P; p++)
@@ -144,7 +166,7 @@ BCNN_INLINE void fixed_conv_tile(const FixedConvData& d, const int16_t* const* r
     for (int ky = 0; ky < d.kernel_height; ky++) {
         if (!rows[ky]) continue;
         for (int kx = in.begin; kx < in.end; kx++) {
-            const int16_t* w = weight + size_t(ky * d.kernel_width + kx) * size_t(pairs) * (2 * short_lanes);
+            const Weight* w = weight + size_t(ky * d.kernel_width + kx) * size_t(pairs) * (2 * short_lanes);
             const int16_t* const pixel = rows[ky] + ptrdiff_t(x * d.stride - d.left + kx * d.dilation) * kShortLine;
             for (int c = 0, at = 0; c < d.k;) {  // runs of channels that are neighbours in memory
                 const int run = least(least(kShortLine - at % kShortLine, d.channels - at), d.k - c);
@@ -166,12 +188,13 @@ BCNN_INLINE void fixed_conv_tile(const FixedConvData& d, const int16_t* const* r
     }
 }
 
-static void fixed_conv_dense(const FixedConvData& d, const int16_t* const* rows, View v, int16_t* out, View out_view,
-                             int begin, int end) {
+template <typename Weight>
+static void fixed_conv_dense(const FixedConvData& d, const Weight* weight, const int16_t* const* rows, View v,
+                             int16_t* out, View out_view, int begin, int end) {
     constexpr int P = 4;
     const size_t block = size_t(d.kernel_height * d.kernel_width) * size_t((d.k + 1) / 2) * (2 * short_lanes);
     for (int o = begin; o < least(end, d.o); o += short_lanes) {
-        const int16_t* const w = d.weight + size_t(o / short_lanes) * block;
+        const Weight* const w = weight + size_t(o / short_lanes) * block;
         int16_t* const to = out + place_of<int16_t>(out_view, o);
         for (int x = 0; x < d.out_width;) {
             const Inside in = taps_inside(d, x);
@@ -216,10 +239,14 @@ static void fixed_conv_scattered(const FixedConvData& d, const int16_t* const* r
 
 static void fixed_conv(FixedConvKind kind, const FixedConvData& d, const int16_t* const* rows, View v, int16_t* out,
                        View out_view, int begin, int end) {
-    const auto by = kind == FixedConvKind::depthwise ? fixed_conv_depthwise
-                    : kind == FixedConvKind::dense   ? fixed_conv_dense
-                                                     : fixed_conv_scattered;
-    by(d, rows, v, out, out_view, begin, end);
+    if (kind == FixedConvKind::depthwise)
+        fixed_conv_depthwise(d, rows, v, out, out_view, begin, end);
+    else if (kind == FixedConvKind::scattered)
+        fixed_conv_scattered(d, rows, v, out, out_view, begin, end);
+    else if (d.bytes)
+        fixed_conv_dense(d, d.bytes, rows, v, out, out_view, begin, end);
+    else
+        fixed_conv_dense(d, d.weight, rows, v, out, out_view, begin, end);
 }
 
 // --- pools -----------------------------------------------------------------------------------------------------------

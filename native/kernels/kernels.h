@@ -203,6 +203,7 @@ struct FixedConvData {  // see ConvData
     int k, o, groups;
     // Depth wise [O / lanes, T, lanes]; dense [O / lanes, T, pairs of channels, lanes, 2]; scattered [T, K / G, O]
     const int16_t* weight;
+    const int8_t* bytes;                // instead of `weight`, if they fit, of a dense one that reads each only once
     const int16_t* offset;              // depth wise
     const int32_t *sums, *half, *down;  // else: offset, 2^(down - 1) and down, padded
 };
@@ -229,6 +230,9 @@ struct FixedEndingStep {
 
 struct FixedKernels {
     int lanes;
+    // A row of an image. parts [channel][byte][4]: what the byte adds to the pixel's numbers, times 2^14. `copies` of a
+    // pixel, 1 or a multiple of 4, are neighbours.
+    void (*input)(const int32_t (*parts)[256][4], const uint8_t* image, int pixels, int copies, int16_t* out);
     int (*count_place)(int channel);                                              // of Narrow counts, within a line
     size_t (*bits_bytes)(int words);                                              // DotsData::bits of 1x1
     size_t (*weight_bytes)(int words);                                            // of one group of channels

@@ -5,9 +5,9 @@ static size_t weight_bytes_of(int k) { return weight_bytes(k); }
 static constexpr int together_of = together;
 
 static constexpr FixedKernels fixed_kernels = {
-    short_lanes,        short_count_place,     short_bits_bytes, short_weight_bytes, pack_short_weight, pack_short_taps,
-    fixed_binary_conv,  fixed_bit_conv,        short_sign_words, fixed_depthwise3x3, fixed_conv,        fixed_pool,
-    fixed_avg_pool_2x2, fixed_global_avg_pool, fixed_copy,       fixed_ending};
+    short_lanes,     fixed_input,        short_count_place,     short_bits_bytes, short_weight_bytes, pack_short_weight,
+    pack_short_taps, fixed_binary_conv,  fixed_bit_conv,        short_sign_words, fixed_depthwise3x3, fixed_conv,
+    fixed_pool,      fixed_avg_pool_2x2, fixed_global_avg_pool, fixed_copy,       fixed_ending};
 
 #define BCNN_KERNELS(NAME)                                        \
     extern const Kernels NAME##_kernels = {#NAME,                 \

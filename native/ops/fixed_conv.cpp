@@ -1,5 +1,6 @@
 // FixedConv: real convolution with sums of 32 bits, and fully connected layers, which are ones on a map of one pixel.
 #include <algorithm>
+#include <type_traits>
 
 #include "ops/fixed_endings.h"
 #include "ops/window.h"
@@ -32,13 +33,22 @@ public:
         kind_ = groups == 1 && (reads_ == from[0].c || from[0].c % 2 == 0) ? FixedConvKind::dense
                                                                            : FixedConvKind::scattered;
         if (kind_ == FixedConvKind::dense) {
-            const size_t pairs = (inner + 1) / 2;
-            weight_ = Aligned<int16_t>(taps * pairs * 2 * padded(o));
-            for (size_t t = 0; t < taps; t++)
-                for (size_t i = 0; i < inner; i++)
-                    for (size_t c = 0; c < o; c++)
-                        weight_.data()[(((c / lanes * taps + t) * pairs + i / 2) * lanes + c % lanes) * 2 + i % 2] =
-                            weight[(t * inner + i) * o + c];
+            const size_t pairs = (inner + 1) / 2, size = taps * pairs * 2 * padded(o);
+            const auto place = [&](auto* to) {
+                for (size_t t = 0; t < taps; t++)
+                    for (size_t i = 0; i < inner; i++)
+                        for (size_t c = 0; c < o; c++)
+                            to[(((c / lanes * taps + t) * pairs + i / 2) * lanes + c % lanes) * 2 + i % 2] =
+                                std::remove_reference_t<decltype(*to)>(weight[(t * inner + i) * o + c]);
+            };
+            const auto fits = [](int16_t w) { return w == int8_t(w); };
+            if (alone() && std::all_of(weight, weight + taps * inner * o, fits)) {  // what memory brings is the time
+                bytes_ = Aligned<int8_t>(size);
+                place(bytes_.data());
+            } else {
+                weight_ = Aligned<int16_t>(size);
+                place(weight_.data());
+            }
         } else {
             weight_ = Aligned<int16_t>(taps * inner * o);
             std::copy(weight, weight + taps * inner * o, weight_.data());
@@ -55,6 +65,7 @@ public:
               shape.c,
               groups,
               weight_.data(),
+              bytes_.data(),
               nullptr,
               sums_.data(),
               half,
@@ -67,7 +78,9 @@ public:
     bool splits_channels() const override { return shape.h == 1; }
     bool alone() const override { return from[0].h == 1 && from[0].w == 1; }
     size_t weight_bytes() const override { return alone() ? 0 : weight_.bytes(); }
-    size_t parameter_bytes() const override { return weight_.bytes() + sums_.bytes() + endings_.parameter_bytes(); }
+    size_t parameter_bytes() const override {
+        return weight_.bytes() + bytes_.bytes() + sums_.bytes() + endings_.parameter_bytes();
+    }
     size_t scratch_bytes() const override { return size_t(window_.kernel[0]) * sizeof(int16_t*); }
     double row_time() const override {
         const double sums = double(window_.taps()) * (reads_ / d_.groups) * kFixedRealMacNs;
@@ -90,6 +103,7 @@ private:
     const int reads_;
     FixedConvKind kind_;
     Aligned<int16_t> weight_;
+    Aligned<int8_t> bytes_;
     Aligned<int32_t> sums_;
     FixedConvData d_{};
 };

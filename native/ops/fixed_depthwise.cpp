@@ -56,6 +56,7 @@ public:
                   shape.c,
                   shape.c,
                   weight_.data(),
+                  nullptr,
                   offset_.data(),
                   nullptr,
                   nullptr,

@@ -1,6 +1,5 @@
 // FixedInput: uint8 H,W,3 -> H,W,3 or 4 in 16 bits, by a table of a byte's value in each channel.
 #include <algorithm>
-#include <cstring>
 
 #include "ops/op.h"
 
@@ -9,7 +8,7 @@ namespace {
 
 class FixedInput : public Op {
 public:
-    FixedInput(const Record& r, const Build& build) {
+    FixedInput(const Record& r, const Build& build) : kernels_(build.kernels) {
         shape = build.shape();
         const int32_t *scale = r.indices("scale", 3), *offset = r.indices("offset", 3);
         const int16_t* const intensity = r.shorts("intensity", 3);
@@ -23,8 +22,8 @@ public:
         fourth_ = intensity != nullptr;
         for (int c = 0; c < 3; c++)
             for (int u = 0; u < 256; u++) {
-                parts_[c][u].value = uint64_t(uint16_t(lookup[c][u])) << (16 * c);
-                parts_[c][u].term = fourth_ ? lookup[c][u] * intensity[c] + (c ? 0 : 1 << 13) : 0;
+                parts_[c][u][c] = lookup[c][u] * (1 << 14);
+                parts_[c][u][3] = fourth_ ? lookup[c][u] * intensity[c] + (c ? 0 : 1 << 13) : 0;
             }
         int64_t most = 1 << 13;  // of the intensity's sum
         for (int c = 0; c < 3; c++) {
@@ -40,30 +39,15 @@ public:
     void run(const Task& task) const override {
         const int copies = fourth_ ? task.out.view.period / 4 : 1;  // repeated up to the period right here
         for (int y = task.y0; y < task.y1; y++) {
-            const uint8_t* from = task.image + size_t(y) * size_t(shape.w) * 3;
-            int16_t* to = task.out.shorts(y);
-            for (int x = 0; x < shape.w; x++, from += 3, to += kShortLine) {
-                const Part &r = parts_[0][from[0]], &g = parts_[1][from[1]], &b = parts_[2][from[2]];
-                const int sum = (r.term + g.term + b.term) >> 14;
-                const int fourth = std::min(std::max(sum, -32768), 32767);
-                const uint64_t pixel = (r.value | g.value | b.value) | uint64_t(uint16_t(fourth)) << 48;
-                if (copies == 1) {
-                    std::memcpy(to, &pixel, sizeof pixel);
-                    continue;
-                }
-                const uint64_t four[4] = {pixel, pixel, pixel, pixel};  // periods are multiples of 16
-                for (int i = 0; i < copies; i += 4) std::memcpy(to + 4 * i, four, sizeof four);
-            }
+            const uint8_t* const from = task.image + size_t(y) * size_t(shape.w) * 3;
+            kernels_.fixed.input(parts_, from, shape.w, copies, task.out.shorts(y));
         }
     }
 
 private:
     static int16_t saturated(int64_t v) { return int16_t(std::clamp<int64_t>(v, -32768, 32767)); }
-    struct Part {        // of a pixel, from one of its bytes
-        uint64_t value;  // at its place among four channels
-        int term;        // of the sum that is the intensity, rounding included
-    };
-    Part parts_[3][256];
+    const Kernels& kernels_;
+    alignas(16) int32_t parts_[3][256][4] = {};
     std::vector<int> bound_;
     bool fourth_;
 };

@@ -46,6 +46,9 @@ BCNN_INLINE Pair load_pair(const int16_t* p) {
 BCNN_INLINE Ints add_products(Ints sum, Pair x, const int16_t* w) {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(x, load(w)));
 }
+BCNN_INLINE Ints add_products(Ints sum, Pair x, const int8_t* w) {
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(x, _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)w))));
+}
 
 // --- bits ------------------------------------------------------------------------------------------------------------
 

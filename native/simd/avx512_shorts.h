@@ -61,5 +61,8 @@ BCNN_INLINE Pair load_pair(const int16_t* p) {
 BCNN_INLINE Ints add_products(Ints sum, Pair x, const int16_t* w) {
     return _mm512_add_epi32(sum, _mm512_madd_epi16(x, load(w)));
 }
+BCNN_INLINE Ints add_products(Ints sum, Pair x, const int8_t* w) {
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(x, _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i*)w))));
+}
 
 #include "words_shorts.h"

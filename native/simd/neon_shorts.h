@@ -65,6 +65,10 @@ BCNN_INLINE int32x4_t add_products(int32x4_t sum, Pair x, int16x8_t w) {
 BCNN_INLINE Ints add_products(Ints sum, Pair x, const int16_t* w) {
     return {add_products(sum.a, x, vld1q_s16(w)), add_products(sum.b, x, vld1q_s16(w + 8))};
 }
+BCNN_INLINE Ints add_products(Ints sum, Pair x, const int8_t* w) {
+    const int8x16_t all = vld1q_s8(w);
+    return {add_products(sum.a, x, vmovl_s8(vget_low_s8(all))), add_products(sum.b, x, vmovl_high_s8(all))};
+}
 
 typedef Wide ShortCount;
 constexpr int short_groups = 1;

@@ -67,7 +67,8 @@ BCNN_INLINE void store_ints(int32_t* p, Ints a) {
 }
 typedef const int16_t* Pair;
 BCNN_INLINE Pair load_pair(const int16_t* p) { return p; }
-BCNN_INLINE Ints add_products(Ints sum, Pair x, const int16_t* w) {  // w [lane][2]
+template <typename Weight>
+BCNN_INLINE Ints add_products(Ints sum, Pair x, const Weight* w) {  // w [lane][2]
     for (int i = 0; i < int_lanes; i++) sum.v[i] += int(x[0]) * w[2 * i] + int(x[1]) * w[2 * i + 1];
     return sum;
 }

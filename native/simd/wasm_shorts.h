@@ -59,6 +59,10 @@ BCNN_INLINE Ints add_products(Ints sum, Pair x, const int16_t* w) {
     return {wasm_i32x4_add(sum.a, wasm_i32x4_dot_i16x8(x, wasm_v128_load(w))),
             wasm_i32x4_add(sum.b, wasm_i32x4_dot_i16x8(x, wasm_v128_load(w + 8)))};
 }
+BCNN_INLINE Ints add_products(Ints sum, Pair x, const int8_t* w) {
+    return {wasm_i32x4_add(sum.a, wasm_i32x4_dot_i16x8(x, wasm_i16x8_load8x8(w))),
+            wasm_i32x4_add(sum.b, wasm_i32x4_dot_i16x8(x, wasm_i16x8_load8x8(w + 8)))};
+}
 
 // --- bits ------------------------------------------------------------------------------------------------------------
 
