@@ -68,6 +68,16 @@ def test_exif_orientation_is_applied(tmp_path: Path) -> None:
     assert open_rgb(tmp_path / "photo.jpg").size == (4, 8)
 
 
+def test_linked_folders_are_looked_into_once_and_loops_end(tmp_path: Path) -> None:
+    for name in ("photos/a/one.png", "elsewhere/two.png"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        Image.new("RGB", (4, 4)).save(tmp_path / name)
+    photos = tmp_path / "photos"
+    for link, to in {"b": tmp_path / "elsewhere", "c": tmp_path / "elsewhere", "a/up": photos}.items():
+        (photos / link).symlink_to(to)
+    assert images.files(photos) == [photos / "a" / "one.png", photos / "b" / "two.png"]
+
+
 def test_files_that_are_no_images_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^no such image: .*none\.png$"):
         open_rgb(tmp_path / "none.png")

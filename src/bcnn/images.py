@@ -46,12 +46,19 @@ _opening = threading.Lock()  # filters of warnings belong to the process; images
 
 
 def below(folder: Path) -> Iterator[Path]:
-    """Everything in a folder and those below it. One that may not be looked into is an error; `Path.rglob` would call it empty."""
+    """Everything in a folder and those below it, linked ones too, each once: a link to a folder above it ends nowhere.
+
+    One that may not be looked into is an error; `Path.rglob` would call it empty.
+    """
 
     def closed(error: OSError) -> NoReturn:
         raise UserError(f"cannot look into folder {error.filename}: {error.strerror}")
 
-    for place, folders, names in os.walk(folder, onerror=closed):
+    seen = {os.path.realpath(folder)}
+    for place, folders, names in os.walk(folder, onerror=closed, followlinks=True):
+        real = {os.path.realpath(Path(place, name)): name for name in sorted(folders, reverse=True)}
+        folders[:] = [name for where, name in real.items() if where not in seen]
+        seen.update(real)
         yield from (Path(place, name) for name in (*folders, *names))
 
 
