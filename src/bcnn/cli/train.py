@@ -169,9 +169,10 @@ def _whole(text: str) -> int:
 
 
 def _name(config: TrainConfig, data: str, network: bool) -> str:
-    """Of the run's folder: of a run that is about somebody's images, theirs."""
+    """Of the run's folder: of a run that is about somebody's images, theirs, as they call them: what a link leads to they need not know."""
     if config.recipe == "tune" or config.minutes:
-        return Path(data).resolve().name or config.recipe
+        named = Path(data).name
+        return (named if named not in ("", "..") else Path(data).resolve().name) or config.recipe
     return config.network.name if network else config.recipe
 
 
