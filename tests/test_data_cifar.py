@@ -28,6 +28,14 @@ def test_cifar10_batches_become_pixels_and_names(tmp_path):
     assert found.train.items[1, 2, 3].tolist() == [int(raw[b"data"][1, c * 1024 + 2 * 32 + 3]) for c in range(3)]
 
 
+def test_the_batches_have_a_split_called_test_and_no_other(tmp_path):
+    folder = str(write_cifar10(tmp_path))
+    asked, usual = sources.find(folder, split="test"), sources.find(folder)
+    assert np.array_equal(asked.val.items, usual.val.items)
+    with pytest.raises(UserError, match="has no split 'val'"):
+        sources.find(folder, split="val")
+
+
 def test_cifar100_uses_fine_labels(tmp_path):
     data = np.zeros((2, 3072), np.uint8)
     for name in ("train", "test"):

@@ -60,6 +60,6 @@ def budget_schedule() -> str:
         return ""
     step, choosing = found["step"], found["choosing"]
     grid = ", ".join(f"{lr:g}" for lr in choosing["rates"])
-    return f"""CIFAR-10 (JPEG), about {found["binary_macs"] / 1e6:.0f} M binary MACs each, the same images, augmentation, batch ({found["batch"]}), Adam and {step["warmup"] + step["epochs"]} epochs, with binary weights from the
+    return f"""CIFAR-10 (JPEG), about {found["binary_macs"] / 1e6:.0f} M binary MACs each, the same images, augmentation, batch ({found["batch"]}), Adam and {step["warmup"] + step["epochs"]} epochs of {found["images"]:,} images, with binary weights from the
 first update. The rate of each is the best of {grid} after {choosing["epochs"] * choosing["images"]:,} images, on training images that were held out. Top-1 is on the 10,000 test images, which chose nothing, in this
 engine. Small networks and short schedules: these are not the accuracies that the networks can reach."""

@@ -78,7 +78,8 @@ def find(source: str, hold_out: float = 0.0, strict: bool = False, split: str = 
 
     Without `training`, evaluation images are enough: a folder of val/CLASS/* alone will do.
     """
-    if split and (source == "digits" or cifar.find(Path(source))):
+    batches = cifar.find(Path(source)) if source not in ("", "digits") else None
+    if split and (source == "digits" or (batches and split != "test")):  # the batches have a test split, and use it
         raise UserError(f"{source} has no split {split!r}: only a data set of folders can be asked for one")
     if source == "digits":
         found = _digits()
@@ -86,7 +87,7 @@ def find(source: str, hold_out: float = 0.0, strict: bool = False, split: str = 
         raise UserError("no data set named; give a folder with --data PATH, or --data digits")
     elif not Path(source).is_dir():
         raise UserError(f"no data set at {source}: not a folder, and the only embedded one is 'digits'")
-    elif batches := cifar.find(Path(source)):
+    elif batches:
         classes, train_arrays, test_arrays = cifar.load(*batches)
         found = Source(classes, Images(*train_arrays), Images(*test_arrays))
     else:
