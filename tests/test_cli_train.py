@@ -165,6 +165,16 @@ def test_runs_get_folders_of_their_own(tmp_path, monkeypatch):
     assert str(verbs.free_folder("digits")) == "runs/digits-2"
 
 
+def test_a_run_about_photos_is_called_as_they_are(tmp_path, monkeypatch):
+    (tmp_path / "flowers").mkdir()
+    (tmp_path / "photos").symlink_to("flowers")
+    config = replace(tiny.config(), minutes=1.0)
+    assert verbs._name(config, f"{tmp_path}/photos/", False) == "photos"
+    monkeypatch.chdir(tmp_path / "flowers")
+    assert verbs._name(config, ".", False) == "flowers"
+    assert verbs._name(tiny.config(), ".", False) == "tiny"
+
+
 def _photos(folder, classes, images=3):
     for name in classes:
         (folder / name).mkdir(parents=True)

@@ -128,7 +128,9 @@ def page(record: dict[str, Any], baselines: dict[str, Any]) -> str:
 
 def table(record: dict[str, Any], baselines: dict[str, Any]) -> list[str]:
     """What these photos and others come to, beside what else could have been done with them."""
-    sets = sorted((name for name, found in baselines.items() if len(found) > 1), key=lambda name: name != record["photos"])
+    sets = sorted(
+        (name for name, found in baselines.items() if len(found) > 1), key=lambda name: name != record["photos"]
+    )
     if not sets:
         return []
     rows = []
@@ -137,9 +139,14 @@ def table(record: dict[str, Any], baselines: dict[str, Any]) -> list[str]:
         known = next((result for result in results if result), None)
         if known:
             cells = [f"{r['accuracy']:.1%}, {duration(r['cpu_seconds'])}" if r else "" for r in results]
-            rows.append(f"| {title.format(**{'minutes': record['minutes'], 'parameters': 0} | known)} | {' | '.join(cells)} |")
+            rows.append(
+                f"| {title.format(**{'minutes': record['minutes'], 'parameters': 0} | known)} | {' | '.join(cells)} |"
+            )
     counts = [max(baselines[name].values(), key=lambda r: r["val"]) for name in sets]
-    heads = [f"{name}: {r['classes']} classes, {r['train']:,} photos, {r['val']:,} held out" for name, r in zip(sets, counts, strict=True)]
+    heads = [
+        f"{name}: {r['classes']} classes, {r['train']:,} photos, {r['val']:,} held out"
+        for name, r in zip(sets, counts, strict=True)
+    ]
     return [
         "Beside what else could be done with these photos, and with others: held-out photos that were right, and processor time of one core (`python -m bench.photos`).",
         "",
