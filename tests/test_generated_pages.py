@@ -23,6 +23,12 @@ def test_docs_models_is_what_the_packed_files_say():
             assert (cards.IMAGES / f"model_{name}_{picture}.png").is_file(), "run: python -m tools.cards"
 
 
+def test_the_first_hour_is_what_was_recorded():
+    from tools import first_hour
+
+    assert first_hour.PAGE.read_text(encoding="utf-8") == first_hour.made(), "run: python -m tools.first_hour --page"
+
+
 def test_the_front_table_is_what_the_stored_result_says():
     from bench import models
 

@@ -41,7 +41,7 @@ def commands(minutes: float, photo: str, install: bool) -> list[tuple[str, str]]
         ("", "python3 -m venv venv && venv/bin/pip install -q './bcnn[train]' && . venv/bin/activate"),
     ]
     rest = [
-        ("The photos: a folder for each class.", "ls photos/*"),
+        ("The photos: a folder for each class.", "ls photos"),
         ("Seconds: a decoder for these classes on the shipped backbone.", "bcnn learn photos -o first.bcnn"),
         ("It answers already.", f"bcnn predict {photo} -m first.bcnn"),
         (
@@ -142,6 +142,12 @@ def table(record: dict[str, Any], baselines: dict[str, Any]) -> list[str]:
             rows.append(
                 f"| {title.format(**{'minutes': record['minutes'], 'parameters': 0} | known)} | {' | '.join(cells)} |"
             )
+    if right := re.search(r"^top-1 ([\d.]+)%", "\n".join(one["output"] for one in record["commands"]), re.MULTILINE):
+        here = [
+            f"{float(right[1]):.1f}%, {record['minutes']:g} min by the clock" if name == record["photos"] else ""
+            for name in sets
+        ]
+        rows.append(f"| `bcnn train`, as below | {' | '.join(here)} |")
     counts = [max(baselines[name].values(), key=lambda r: r["val"]) for name in sets]
     heads = [
         f"{name}: {r['classes']} classes, {r['train']:,} photos, {r['val']:,} held out"
