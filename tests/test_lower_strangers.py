@@ -80,6 +80,19 @@ def test_kernels_strides_groups_dilation_and_paddings(settings):
     assert (op.branches[0].pad is not None) == (padded and ("pad_value" in settings or "pad_first" in settings))
 
 
+@pytest.mark.parametrize("gamma", [1.0, 0.0])
+def test_batch_norm_of_equal_parameters_is_the_same_threshold_every_time(gamma):
+    """One number for all channels would let torch read behind it."""
+    norm = nn.BatchNorm2d(8)
+    norm.weight.data.fill_(gamma)
+    norm.bias.data.copy_(torch.linspace(-1, 1.1, 8))
+    found = [lowered(one_conv(before=norm, pad_value=-1.0), (7, 9)) for _ in range(20)]
+    thresholds = np.stack([binary_convs(program)[0].branches[0].threshold for program in found])
+    assert (thresholds == thresholds[0]).all()
+    assert len(np.unique(thresholds[0])) == (8 if gamma else 2)
+    assert all(np.abs(program.ops[1].weight).max() > 0 for program in found)  # it is read before batch norm
+
+
 @pytest.mark.parametrize("gamma", [1.0, -1.0, 0.0])
 def test_batch_norm_before_sign_is_a_threshold_with_any_gamma(gamma):
     norm = nn.BatchNorm2d(8)
