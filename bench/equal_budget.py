@@ -6,9 +6,9 @@
     python -m bench.equal_budget --hours                 a few updates of each: how long it will take here
 
 Per network (`contestants`): three short runs of 7,500 images choose one of three rates on 10,000 held-out training images; with it
-one run of 50,000 images per seed (four epochs of 12,500, others every time), measured on the test images, which chose nothing. All
+one run of 100,000 images per seed (four epochs of 25,000, others every time), measured on the test images, which chose nothing. All
 with binary weights from the first update, measured as the engine runs them. Rates of all come first, then the first seed of all,
-then the second seed of the better half. Small networks and a short schedule, about two hours of processor time (`--hours` asks
+then the second seed of the better half. Small networks and a short schedule, about an hour and a half of processor time (`--hours` asks
 yours): it shows who learns fast, not who wins in the end.
 
 Every finished run is kept in bench/results/equal-budget.json at once, and what is there is done: a checkout alone is enough to go
@@ -35,7 +35,7 @@ from bcnn.train.config import Step, TrainConfig
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results" / "equal-budget.json"
-EPOCH_IMAGES = 12_500  # of the 50,000 that CIFAR-10 has to train on, others every time
+EPOCH_IMAGES = 25_000  # of the 50,000 that CIFAR-10 has to train on, others every time
 RATES = (2e-3, 5e-3, 1e-2)  # the same small grid for all
 HELD_OUT = 0.2  # of the training images while the rate is chosen
 STEP = Step(name="binary", weights="binary", warmup=1, epochs=3, weight_decay=0.0)
