@@ -37,15 +37,17 @@ template <class Count, bool by_byte, bool sure, int sum, int adds, int prelu, in
 static void fixed_finish(const FixedFinish<Count>& f, const FixedEnd& end, int channel) {
     constexpr int B = sum == two_branches ? 2 : 1, V = line_registers;
     Shorts constant[B][V], scale[B][V], offset[B][V], bend[V], limit[V], low[V];
+    // `in_order`: in registers from here on. Otherwise GCC 12 copies these arrays in halves of registers, which wait for each
+    // other when they are read again.
     for (int j = 0; j < V; j++) {
         for (int b = 0; b < B; b++) {
-            constant[b][j] = load(f.constant[b] + j * short_lanes);
-            scale[b][j] = load(f.scale[b] + j * short_lanes);
-            offset[b][j] = load(f.offset[b] + j * short_lanes);
+            constant[b][j] = in_order(load(f.constant[b] + j * short_lanes));
+            scale[b][j] = in_order(load(f.scale[b] + j * short_lanes));
+            offset[b][j] = in_order(load(f.offset[b] + j * short_lanes));
         }
-        bend[j] = prelu ? load(end.bend + channel + j * short_lanes) : offset[0][j];
-        limit[j] = then == 1 ? load(end.limit + channel + j * short_lanes) : offset[0][j];
-        low[j] = subtract(broadcast_short(0), limit[j]);
+        bend[j] = prelu ? in_order(load(end.bend + channel + j * short_lanes)) : offset[0][j];
+        limit[j] = then == 1 ? in_order(load(end.limit + channel + j * short_lanes)) : offset[0][j];
+        low[j] = in_order(subtract(broadcast_short(0), limit[j]));
     }
     const Shorts least_bent = broadcast_short(-(32768 >> end.bend_up));
     // All in registers: stores might change what `f` and `end` hold, as far as the compiler knows.
@@ -138,7 +140,8 @@ BCNN_NOINLINE void fixed_finish_run(const FixedBinaryConvData& d, const FixedBin
         }
         for (int i = 0; i < 3; i++) {
             const View v = s.add_view[i];
-            const int in = at % v.period, next = wrapped(in + short_lanes, v.period);
+            const int in = at < v.period ? at : at % v.period;  // a division only where channels repeat
+            const int next = wrapped(in + short_lanes, v.period);
             f.add[i] = s.add[i] + size_t(p0) * kShortLine + place_of<int16_t>(v, in);
             f.add_next[i] = place_of<int16_t>(v, next) - place_of<int16_t>(v, in);
         }

@@ -46,7 +46,9 @@ BCNN_INLINE void fixed_depthwise_tile(const int16_t* const rows[3], ptrdiff_t fr
 #pragma GCC unroll 16
         for (int i = 0; i < columns; i++) {
             const bool outside = (i == 0 && outside_left) || (i + 1 == columns && outside_right);
-            const Shorts column = in_order(load(outside ? no_shorts : rows[ky] + from + i * kShortLine));
+            const int16_t* const at = outside ? no_shorts : rows[ky] + from + i * kShortLine;
+            // With stride 2 every other column is read for one pixel: GCC loads it where it is multiplied.
+            const Shorts column = S == 1 ? in_order(load(at)) : load(at);
 #pragma GCC unroll 3
             for (int kx = 0; kx < 3; kx++) {
                 const int p = (i - kx) / step;
