@@ -7,6 +7,7 @@ endings. Parameters are such that maps keep a spread around zero, so that signs 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -95,6 +96,32 @@ def of_config(config: NetworkConfig, seed: int = 0) -> Program:
     weight = draw.floats(channels, classes, low=-0.05, high=0.05)
     made.append(o.Linear(len(made) - 1, weight, draw.floats(classes)))
     return named(made)
+
+
+def stem(seed: int, channels: int, k: int, made: int, width: int, branches: int) -> Program:
+    """A map of few channels that is read as k, as that of an image; its values meet thresholds, zeros of both signs, infinities, NaN."""
+    draw = Draw(seed)
+    most = np.finfo(np.float32).max
+    steps = np.array([-most, -2, -1, -0.0, 0, 1e-41, 1, 2, most], np.float32)
+    factors = np.array([1, -1, 2, -0.0, most], np.float32)
+
+    def limits() -> o.Floats:
+        return draw.rng.choice(steps if draw.rng.random() < 0.5 else steps[2:6], k).astype(np.float32)
+
+    pick = draw.rng.integers(0, 3, channels).astype(np.int32)
+    twice = tuple(o.Affine(draw.rng.choice(factors, channels).astype(np.float32), None) for _ in range(2))
+    made_of = (replace(draw.branch(k, made), threshold=limits()) for _ in range(branches))
+    return named(
+        (
+            o.Input(2, width, np.full(3, 1 / 64, np.float32), np.full(3, -2, np.float32)),  # -2, -1, 0, 1 among others
+            o.Select(0, pick),
+            # Past the largest float is infinity, and infinity times 0 is NaN.
+            o.Pointwise(
+                1, channels, (*twice, o.Clip(np.array([-1, 1], np.float32))) if draw.rng.random() < 0.3 else twice
+            ),
+            o.BinaryConv(2, k, tuple(made_of), after=(o.PReLU(draw.slope(made)),)),
+        )
+    )
 
 
 def random_program(

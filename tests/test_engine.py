@@ -20,7 +20,7 @@ from bcnn.errors import UserError
 from bcnn.program import ops as o
 from bcnn.program.interpret import interpret_maps
 from bcnn.program.program import Limits, Program
-from programs import Draw, named, of_config, random_program
+from programs import Draw, named, of_config, random_program, stem
 
 ISAS = [isa.name for isa in isas() if isa.supported]
 F32 = np.float32
@@ -93,6 +93,23 @@ def test_binary_conv_of_any_channel_counts_gives_the_interpreters_bits(
         draw.depthwise(1, made, 1),
     )
     check(named(ops), seed)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 1 << 32),
+    channels=st.integers(1, 5),
+    replicas=st.integers(1, 17),
+    odd=st.integers(0, 4),
+    made=st.sampled_from([1, 8, 31, 32, 33, 64, 65, 96, 130]),
+    width=st.integers(1, 65),
+    branches=st.integers(1, 3),
+)
+def test_a_stem_of_any_replicas_gives_the_interpreters_bits(
+    seed: int, channels: int, replicas: int, odd: int, made: int, width: int, branches: int
+) -> None:
+    """Few channels, many thresholds: counts by table. Values that are thresholds, zeros of both signs, infinities and NaN."""
+    check(stem(seed, channels, max(channels, channels * replicas - odd), made, width, branches), seed)
 
 
 def counting(k: int, taps: int = 1) -> o.Branch:

@@ -128,6 +128,30 @@ BCNN_INLINE void count(const DotsData& d, const uint8_t* weight, const uint8_t* 
         for (; g < groups; g++) dots<1>(bits, d.bits, pixels, w + g * d.weight_group, d.weight_group, n + g * group);
 }
 
+// The same from the rows of a RankTable: `each(p, at)` says which.
+template <class Count, class Each>
+BCNN_INLINE void sum_rows(const RankTable& t, int pixels, int c, int o, Count* n, const Each& each) {
+    const uint8_t *first = t.rows[0] + c, *second = t.rows[1] + c;
+    const bool both = o - c > kShortLine;
+    for (int p = 0; p < pixels; p++, n += kPad) {
+        int at[2];
+        each(p, at);
+        add_rows(first + at[0], second + at[1], n);
+        if (both) add_rows(first + at[0] + kShortLine, second + at[1] + kShortLine, n + kShortLine);
+    }
+}
+
+// `ranks`: of rank_pack.
+template <class Count>
+BCNN_INLINE void count_by_rank(const FloatRankTable& t, const uint8_t* ranks, int pixels, int c, int o, Count* n) {
+    sum_rows(t, pixels, c, o, n, [=](int p, int* at) __attribute__((always_inline)) {
+        uint16_t of[2];
+        __builtin_memcpy(of, ranks + size_t(p) * sizeof of, sizeof of);
+        at[0] = of[0];
+        at[1] = of[1];
+    });
+}
+
 // The same word by word: any channel may be in another group.
 template <class Count>
 BCNN_NOINLINE void count_plain(const DotsData& d, const uint8_t* weight, const uint8_t* bits, int pixels, int c,
@@ -353,6 +377,8 @@ static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& 
                 uint8_t* const to = bits + (b - b0) * block_bits;
                 if (taps)
                     gather_block(d, s.taps[b], p0, pixels, words, to);
+                else if (rank_replicas && d.branch[b].table)
+                    rank_pack(s.x + size_t(p0) * kLine, pixels, *d.branch[b].table, to);
                 else
                     sign_pack(s.x + size_t(p0) * kLine, pixels, s.x_view, d.branch[b].threshold, to, d.bits);
             }
@@ -363,6 +389,12 @@ static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& 
                         b ? 1 : least(2, b1 - b);  // the first two at a time, so that sums are stored less often
                     for (int i = 0; i < branches; i++) {
                         const uint8_t* const from = bits + (b + i - b0) * block_bits;
+                        if constexpr (!taps && rank_replicas && sizeof(Count) == 1) {
+                            if (const FloatRankTable* const table = d.branch[b + i].table) {
+                                count_by_rank(*table, from, pixels, c, d.o, n[i]);
+                                continue;
+                            }
+                        }
                         if (taps && d.plain)
                             count_plain(d, d.branch[b + i].weight, from, pixels, c, n[i]);
                         else

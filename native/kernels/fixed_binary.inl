@@ -152,15 +152,13 @@ BCNN_NOINLINE void fixed_finish_run(const FixedBinaryConvData& d, const FixedBin
 
 // The counts of one branch for up to 64 channels from c on, by table: no bits, no dots.
 template <class Count>
-BCNN_INLINE void count_by_rank(const RankTable& t, const int16_t* x, int pixels, int c, int o, Count* n) {
-    const uint16_t *r0 = t.rank[0], *r1 = t.rank[1], *r2 = t.rank[2], *r3 = t.rank[3];
-    const uint8_t *first = t.rows[0] + c, *second = t.rows[1] + c;
-    const bool both = o - c > kShortLine;
-    for (int p = 0; p < pixels; p++, x += kShortLine, n += kPad) {
-        const uint8_t *one = first + r0[x[0]] + r1[x[1]], *other = second + r2[x[2]] + r3[x[3]];
-        add_rows(one, other, n);
-        if (both) add_rows(one + kShortLine, other + kShortLine, n + kShortLine);
-    }
+BCNN_INLINE void count_by_rank(const FixedRankTable& t, const int16_t* x, int pixels, int c, int o, Count* n) {
+    const uint16_t *r0 = t.offset[0], *r1 = t.offset[1], *r2 = t.offset[2], *r3 = t.offset[3];
+    sum_rows(t, pixels, c, o, n, [=](int p, int* at) __attribute__((always_inline)) {
+        const int16_t* const from = x + size_t(p) * kShortLine;
+        at[0] = r0[from[0]] + r1[from[1]];
+        at[1] = r2[from[2]] + r3[from[3]];
+    });
 }
 
 template <class Count, bool by_byte, bool sure, bool taps>
@@ -188,7 +186,7 @@ static void fixed_conv_counting(const FixedBinaryConvData& d, const FixedBinaryC
                     for (int i = 0; i < branches; i++) {
                         const uint8_t* const from = bits + (b + i - b0) * block_bits;
                         if constexpr (!taps && sizeof(Count) == 1) {
-                            if (const RankTable* const table = d.branch[b + i].table) {
+                            if (const FixedRankTable* const table = d.branch[b + i].table) {
                                 count_by_rank(*table, s.x + size_t(p0) * kShortLine, pixels, c, d.o, n[i]);
                                 continue;
                             }

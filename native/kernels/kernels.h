@@ -39,6 +39,19 @@ BCNN_INLINE int wrapped(int c, int period) { return c == period ? 0 : c; }
 
 enum End { add_first = 1, prelu_first = 2, add_second = 4, prelu_second = 8 };  // endings in registers, in this order
 
+// The counts of a map of up to four channels whose replicas are read, as that of an image. However many replicas compare
+// a value with their limits, the outcome is how many limits it has reached, its rank: so are their bits, and what they
+// add to the counts of all channels made. Two channels of the map are one table.
+struct RankTable {
+    const uint8_t* rows[2];  // [ranks of two channels][O padded], in the order of Narrow counts
+};
+// Ranks of floats are counted.
+struct FloatRankTable : RankTable {
+    const float* threshold;  // [registers][8]: of four channels, and of their next replicas; NaN where there is none
+    int registers;           // 4 or 8
+    int step[2];             // bytes from the row of a rank to the next, of the first and second channel of a table
+};
+
 struct BranchData {
     const float*
         threshold;  // [K]; NaN past K: those bits are 0, like the weights there. 1x1 only: others read a bit map
@@ -46,6 +59,7 @@ struct BranchData {
     const float *scale, *offset;
     // Zero padding: what is added to the counts, [row class][column class][O padded]; or none.
     const float* correction;
+    const FloatRankTable* table;  // or none
 };
 
 struct Gather {                                         // taps of a binary k x k convolution over a bit map
@@ -152,12 +166,9 @@ struct FixedEnd {
     const int16_t *bend, *limit;
 };
 
-// The counts of a map of four channels whose replicas are read, as that of an image. However many replicas compare a
-// value with their limits, the outcome is how many limits it is above, its rank: so are their bits, and what they add to
-// the counts of all channels made. Two channels of the map are one table.
-struct RankTable {
-    const uint16_t* rank[4];  // by channel and value, which is at most a bound: bytes from a row of the table
-    const uint8_t* rows[2];   // [ranks of two channels][O padded], in the order of Narrow counts
+// Ranks of integers are looked up.
+struct FixedRankTable : RankTable {
+    const uint16_t* offset[4];  // by channel and value, which is at most a bound: bytes from a row of the table
 };
 
 struct FixedBranchData {
@@ -166,7 +177,7 @@ struct FixedBranchData {
     const int16_t *scale, *offset;
     const int16_t* constant;  // [class of missing taps][O padded]: dot << up = constant - (count << (up + 1))
     int up;
-    const RankTable* table;  // or none
+    const FixedRankTable* table;  // or none
 };
 
 struct FixedBinaryConvData : DotsData {
@@ -259,6 +270,7 @@ struct Kernels {
     int group;                      // channels of a weight group
     int narrow_limit;               // the most bits whose counts fit a Narrow
     int together;                   // pixels whose bits are packed together
+    int rank_replicas;              // the most that rank_pack takes; 0: a RankTable does not pay
     size_t (*bits_bytes)(int k);    // BinaryConvData::bits
     size_t (*weight_bytes)(int k);  // of one group of channels
     size_t (*scratch_bytes)(const DotsData&);

@@ -2,7 +2,7 @@
 
 static size_t bits_bytes_of(int k) { return bits_bytes(k); }
 static size_t weight_bytes_of(int k) { return weight_bytes(k); }
-static constexpr int together_of = together;
+static constexpr int together_of = together, replicas_of = rank_replicas;
 
 static constexpr FixedKernels fixed_kernels = {
     short_lanes,     fixed_input,        short_count_place,     short_bits_bytes, short_weight_bytes, pack_short_weight,
@@ -15,6 +15,7 @@ static constexpr FixedKernels fixed_kernels = {
                                            NAME::group,           \
                                            NAME::narrow_limit,    \
                                            NAME::together_of,     \
+                                           NAME::replicas_of,     \
                                            NAME::bits_bytes_of,   \
                                            NAME::weight_bytes_of, \
                                            NAME::scratch_bytes,   \

@@ -10,6 +10,7 @@
 
 #include "ops/dots.h"
 #include "ops/endings.h"
+#include "ops/ranks.h"
 
 namespace bcnn {
 namespace {
@@ -43,8 +44,9 @@ public:
             else
                 kernels_.pack_taps(words_of(b), shape.c, dot_, d_.narrow, weight_of(b));
             correction_.push_back(correction(b));
+            tables_.push_back(rank_table(b));
             branches_.push_back({pointwise_ ? threshold_[b].data() : nullptr, weight_of(b), scale_[b].data(),
-                                 offset_[b].data(), correction_[b].data()});
+                                 offset_[b].data(), correction_[b].data(), tables_[b] ? &tables_[b]->table : nullptr});
         }
         d_.branch = branches_.data();
         records_.clear();
@@ -53,6 +55,8 @@ public:
         size_t bytes = Dots::parameter_bytes();
         for (const auto* arrays : {&threshold_, &scale_, &offset_, &correction_})
             for (const Aligned<float>& one : *arrays) bytes += one.bytes();
+        for (const auto& one : tables_)
+            if (one) bytes += one->rows.bytes() + one->threshold.bytes();
         return bytes;
     }
     double row_time() const override { return double(shape.w) * shape.c * (d_.branches * kFinishNs + dots_time()); }
@@ -74,9 +78,32 @@ private:
         return made;
     }
 
+    struct OwnTable {
+        FloatRankTable table;
+        Aligned<float> threshold;
+        Aligned<uint8_t> rows;
+    };
+    // None where the kernels have no use for it or it would be large.
+    std::unique_ptr<OwnTable> rank_table(size_t b) const {
+        const RankShape ranks{map_.c, reads_, shape.c};
+        if (!pointwise_ || !d_.narrow || !ranks.fits() || ranks.replicas() > kernels_.rank_replicas) return nullptr;
+        const int registers = ranks.replicas() > 8 ? 8 : 4;
+        auto made = std::make_unique<OwnTable>();
+        made->threshold = Aligned<float>(size_t(registers) * 8);
+        std::fill(made->threshold.data(), made->threshold.data() + made->threshold.size(),
+                  std::numeric_limits<float>::quiet_NaN());
+        for (int k = 0; k < reads_; k++) made->threshold.data()[k / map_.c * 4 + k % map_.c] = threshold_[b].data()[k];
+        made->rows = rank_rows(ranks, threshold_[b].data(), words_of(b), [](int o) { return o; });
+        const uint8_t* const rows = made->rows.data();
+        made->table = {
+            {{rows, rows + ranks.table()}}, made->threshold.data(), registers, {ranks.step(0), ranks.step(1)}};
+        return made;
+    }
+
     Endings::Fused fused_;
     std::vector<Aligned<float>> threshold_, scale_, offset_, correction_;
     std::vector<BranchData> branches_;
+    std::vector<std::unique_ptr<OwnTable>> tables_;  // by branch, or none
 };
 
 const Register binary_conv("BinaryConv", [](const Record& r, Build& b) {

@@ -4,6 +4,7 @@
 
 #include "ops/dots.h"
 #include "ops/fixed_endings.h"
+#include "ops/ranks.h"
 
 namespace bcnn {
 namespace {
@@ -54,7 +55,7 @@ public:
     size_t parameter_bytes() const override {
         size_t bytes = Dots::parameter_bytes();
         for (const auto& one : tables_)
-            if (one) bytes += one->rows.bytes() + one->ranks.size() * sizeof(uint16_t);
+            if (one) bytes += one->rows.bytes() + one->offsets.size() * sizeof(uint16_t);
         for (const auto* arrays : {&above_, &scale_, &offset_, &constant_})
             for (const Aligned<int16_t>& one : *arrays) bytes += one.bytes();
         return bytes;
@@ -86,51 +87,33 @@ private:
     }
 
     struct OwnTable {
-        RankTable table;
-        std::vector<uint16_t> ranks;
+        FixedRankTable table;
+        std::vector<uint16_t> offsets;
         Aligned<uint8_t> rows;
     };
-    // See RankTable; none where it would be large.
+    // None where it would be large.
     std::unique_ptr<OwnTable> rank_table(size_t b, const std::vector<int>& bound) const {
-        const int stride = (shape.c + kShortLine - 1) / kShortLine * kShortLine, replicas = (reads_ + 3) / 4;
-        const int ranks = replicas + 1, most = *std::max_element(bound.begin(), bound.end());
-        if (ranks * ranks * stride > kLargestTable || most > kLargestTable) return nullptr;
+        const RankShape ranks{map_.c, reads_, shape.c};
+        const int most = *std::max_element(bound.begin(), bound.end());
+        if (!ranks.fits() || most > kMostValues) return nullptr;
         const int16_t* const above = above_[b].data();
-        const uint32_t* const weight = words_of(b);
         auto made = std::make_unique<OwnTable>();
-        const size_t values = size_t(2 * most + 1), half = size_t(ranks * ranks) * size_t(stride);
-        made->ranks.resize(4 * values);
-        made->rows = Aligned<uint8_t>(2 * half);
+        const size_t values = size_t(2 * most + 1);
+        made->offsets.resize(4 * values);
         for (int c = 0; c < 4; c++) {
-            std::vector<int> order;  // channels read that are replicas of this one, by their limits
-            for (int k = c; k < reads_; k += 4) order.push_back(k);
-            std::stable_sort(order.begin(), order.end(), [&](int i, int j) { return above[i] < above[j]; });
-            const int step = c % 2 ? stride : ranks * stride;
+            uint16_t* const zero = made->offsets.data() + size_t(c) * values + size_t(most);
             for (int x = -most; x <= most; x++) {
                 int rank = 0;
-                for (const int k : order) rank += x > above[k];
-                made->ranks[size_t(c) * values + size_t(x + most)] = uint16_t(rank * step);
+                for (int k = c; k < reads_; k += 4) rank += x > above[k];
+                zero[x] = uint16_t(rank * ranks.step(c));
             }
-            made->table.rank[c] = made->ranks.data() + size_t(c) * values + size_t(most);
-            for (int rank = 0; rank < ranks; rank++)
-                for (int o = 0; o < shape.c; o++) {
-                    int differ = 0;  // bits of the `rank` smallest limits are 1
-                    for (size_t i = 0; i < order.size(); i++) {
-                        const int bit =
-                            int(weight[size_t(o) * size_t(words_) + size_t(order[i] / 32)] >> (order[i] % 32) & 1);
-                        differ += bit != int(int(i) < rank);
-                    }
-                    const int to = o / kShortLine * kShortLine + kernels_.fixed.count_place(o % kShortLine);
-                    for (int with = 0; with < ranks; with++) {
-                        const int row = c % 2 ? with * ranks + rank : rank * ranks + with;
-                        made->rows.data()[size_t(c / 2) * half + size_t(row * stride + to)] += uint8_t(differ);
-                    }
-                }
+            made->table.offset[c] = zero;
         }
-        for (int i = 0; i < 2; i++) made->table.rows[i] = made->rows.data() + size_t(i) * half;
+        made->rows = rank_rows(ranks, above, words_of(b), kernels_.fixed.count_place);
+        for (int i = 0; i < 2; i++) made->table.rows[i] = made->rows.data() + size_t(i) * ranks.table();
         return made;
     }
-    static constexpr int kLargestTable = 1 << 13;  // bytes of one of two that are to stay in L1; values of a map
+    static constexpr int kMostValues = 1 << 13;  // of a map, for ranks that are looked up
 
     FixedEndings::Fused fused_;
     std::vector<Aligned<int16_t>> above_, scale_, offset_, constant_;

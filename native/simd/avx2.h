@@ -130,6 +130,34 @@ static void sign_pack(const float* x, int pixels, View v, const float* threshold
     }
 }
 
+// The ranks of a block of pixels (RankTable), as two offsets of 16 bits a pixel. An odd last pixel is paired with itself.
+//   1. A comparison is 0 or -1: added up over registers of thresholds, -rank of four channels' even and odd replicas.
+//   2. Two pixels are narrowed to one register, whose halves are added: -rank of four channels of both.
+//   3. `vpmaddwd` multiplies by the steps from rank to rank and adds up the two channels of a table.
+constexpr int rank_replicas = 16;  // two in each of 8 registers of thresholds
+template <int registers>
+static void rank_pack_of(const float* x, int pixels, const FloatRankTable& table, uint8_t* out) {
+    const __m128i step = _mm_set1_epi32(int(uint32_t(-table.step[1]) << 16 | (uint32_t(-table.step[0]) & 0xFFFF)));
+    Floats t[registers];
+    for (int j = 0; j < registers; j++) t[j] = load(table.threshold + j * lanes);
+    for (int p = 0; p < pixels; p += 2, x += 2 * kLine, out += 8) {
+        const Floats a = _mm256_broadcast_ps((const __m128*)x);
+        const Floats b = _mm256_broadcast_ps((const __m128*)(p + 1 < pixels ? x + kLine : x));
+        __m256i of_a = _mm256_setzero_si256(), of_b = of_a;
+        for (int j = 0; j < registers; j++) {
+            of_a = _mm256_add_epi32(of_a, _mm256_castps_si256(_mm256_cmp_ps(a, t[j], _CMP_GE_OQ)));
+            of_b = _mm256_add_epi32(of_b, _mm256_castps_si256(_mm256_cmp_ps(b, t[j], _CMP_GE_OQ)));
+        }
+        const __m256i both = _mm256_packs_epi32(of_a, of_b);
+        const __m128i ranks = _mm_add_epi16(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1));
+        const __m128i offsets = _mm_madd_epi16(ranks, step);
+        _mm_storel_epi64((__m128i*)out, _mm_packus_epi32(offsets, offsets));
+    }
+}
+static void rank_pack(const float* x, int pixels, const FloatRankTable& table, uint8_t* out) {
+    (table.registers == 4 ? rank_pack_of<4> : rank_pack_of<8>)(x, pixels, table, out);
+}
+
 // Wide counts are made from even and odd bytes; this order of channels in a group's bytes makes both come out in order.
 BCNN_INLINE int byte_of(int channel, bool narrow) {
     return narrow ? channel : channel < 16 ? 2 * channel : 2 * (channel - 16) + 1;

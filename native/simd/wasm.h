@@ -55,6 +55,9 @@ typedef uint8_t Narrow;              // counts fit a byte
 typedef uint16_t Wide;
 constexpr int narrow_limit = 252;
 
+constexpr int rank_replicas = 0;  // not measured
+BCNN_INLINE void rank_pack(const float*, int, const FloatRankTable&, uint8_t*) {}
+
 BCNN_INLINE int nibbles(int k) { return (k + 7) / 8 * 2; }
 BCNN_INLINE size_t bits_bytes(int k) { return size_t(nibbles(k)) * 2; }
 BCNN_INLINE size_t weight_bytes(int k) { return size_t(nibbles(k)) * group; }
