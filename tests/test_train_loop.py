@@ -10,6 +10,10 @@ import tiny
 from bcnn.errors import UserError
 from bcnn.nets.bcnn import Network
 from bcnn.nets.latent import latent_weights as latents
+from bcnn.program.fixed import fixed
+from bcnn.program.lower import lower
+from bcnn.program.ops import FixedPReLU
+from bcnn.program.pictures import pictures
 from bcnn.train import adam, checkpoint, loop
 from bcnn.train.config import Step
 from bcnn.train.loop import Trainer
@@ -144,6 +148,24 @@ def test_clipping_keeps_latents_in_range(tmp_path):
 
     assert latents_after("free").abs().max() > 1
     assert latents_after("clipped", clip=True).abs().max() <= 1
+
+
+def test_bounded_slopes_stay_in_range_and_need_no_shift_in_integers(tmp_path):
+    def shifts_after(name, **changes):
+        train(short(lr=0.5, weights="binary", **changes), tmp_path / name)
+        network, meta = checkpoint.load(tmp_path / name)
+        slopes = torch.cat([m.weight.detach() for m in network.modules() if isinstance(m, torch.nn.PReLU)])
+        program = lower(network, meta.mean, meta.std)
+        made = fixed(program, pictures(*program.shapes[0][:2], 2)).program
+        endings = [ending for op in made.ops for ending in getattr(op, "after", ())]
+        return slopes, {ending.up for ending in endings if isinstance(ending, FixedPReLU)}
+
+    slopes, shifts = shifts_after("free")
+    assert slopes.min() < 0
+    assert max(shifts) > 0
+    slopes, shifts = shifts_after("bounded", slopes="bounded")
+    assert 0 <= slopes.min() < slopes.max() <= 2
+    assert shifts == {0}
 
 
 def test_pull_toward_signs_brings_latents_nearer_to_them(tmp_path):

@@ -302,6 +302,8 @@ class Trainer:
             with torch.no_grad():
                 for weight in weights:
                     weight.clamp_(-1, 1)
+        if step.slopes == "bounded":
+            bound_slopes(network)
         latent.constrain(network)
         distributed.average_statistics(network)
 
@@ -436,6 +438,14 @@ class Trainer:
                 raise
             reason = error.strerror if isinstance(error, OSError) else "not enough memory"
             self.terminal.say(f"cannot write {path}: {reason}; the checkpoint before it is kept", "bold red")
+
+
+@torch.no_grad()
+def bound_slopes(network: nn.Module) -> None:
+    """|slope - 1| <= 1 in every PReLU: what it adds to a negative value is then a 16-bit fraction of it (see `FixedPReLU`)."""
+    for module in network.modules():
+        if isinstance(module, nn.PReLU):
+            module.weight.clamp_(0, 2)
 
 
 def describe(step: Step) -> str:

@@ -1,0 +1,64 @@
+"""What bounded slopes (`steps.NAME.slopes=bounded`) save in integers: the paper's network with slopes in [0, 2] and as free training leaves them.
+
+    python -m bench.slopes [--rounds 60]
+
+Random parameters, one thread, AVX2 where it is there; the two programs, which differ in nothing else, take turns in one process. Least and median
+processor time.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+
+import numpy as np
+
+from bcnn.bench.rivals import in_integers, job_of
+from bcnn.bench.timing import facts, interleave
+from bcnn.deploy.engine import Engine, isas
+from bcnn.nets.config import preset
+from bcnn.program import ops
+from bcnn.program.program import Program
+
+RANGES = {"bounded": (0.0, 2.0), "free": (-1.96, 2.68)}  # the second: of the shipped networks
+
+
+def with_slopes(program: Program, low: float, high: float) -> Program:
+    """Every PReLU with random slopes, both ends among them."""
+    rng = np.random.default_rng(0)
+
+    def drawn(ending: ops.Ending) -> ops.Ending:
+        if not isinstance(ending, ops.PReLU):
+            return ending
+        slope = rng.uniform(low, high, ending.slope.size).astype(np.float32)
+        slope[:2] = low, high
+        return ops.PReLU(slope)
+
+    made = []
+    for op in program.ops:
+        after = getattr(op, "after", None)
+        made.append(replace(op, after=tuple(map(drawn, after))) if after else op)  # type: ignore[type-var]
+    return replace(program, ops=tuple(made))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=60)
+    given = parser.parse_args()
+    isa = "avx2" if any(one.name == "avx2" and one.supported for one in isas()) else None
+    job = job_of(preset("imagenet"), 1)
+    engines = {}
+    for name, (low, high) in RANGES.items():
+        integers = in_integers(replace(job, program=with_slopes(job.program, low, high))).program
+        engines[name] = Engine(integers, isa, 1)
+    for key, value in facts(threads=1).items():
+        print(f"{key:9} {value}")
+    images = job.image[None]
+    times = interleave({name: lambda engine=engine: engine.run(images) for name, engine in engines.items()}, given.rounds)
+    for name, time in times.items():
+        print(f"slopes {name:8} {engines[name].isa}: least processor time {time.cpu:.3f} ms, median {time.median:.3f} ms")
+    print(f"bounded / free: {times['bounded'].cpu / times['free'].cpu:.3f} of the least processor time")
+
+
+if __name__ == "__main__":
+    main()
