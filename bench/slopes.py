@@ -54,9 +54,13 @@ def main() -> None:
     for key, value in facts(threads=1).items():
         print(f"{key:9} {value}")
     images = job.image[None]
-    times = interleave({name: lambda engine=engine: engine.run(images) for name, engine in engines.items()}, given.rounds)
+    times = interleave(
+        {name: lambda engine=engine: engine.run(images) for name, engine in engines.items()}, given.rounds
+    )
     for name, time in times.items():
-        print(f"slopes {name:8} {engines[name].isa}: least processor time {time.cpu:.3f} ms, median {time.median:.3f} ms")
+        print(
+            f"slopes {name:8} {engines[name].isa}: least processor time {time.cpu:.3f} ms, median {time.median:.3f} ms"
+        )
     print(f"bounded / free: {times['bounded'].cpu / times['free'].cpu:.3f} of the least processor time")
 
 
