@@ -55,7 +55,7 @@ typedef uint8_t Narrow;              // counts fit a byte
 typedef uint16_t Wide;
 constexpr int narrow_limit = 252;
 
-constexpr int rank_replicas = 0;  // not measured
+constexpr int rank_replicas = 0;  // no table for the replicas of an image: not measured
 BCNN_INLINE void rank_pack(const float*, int, const FloatRankTable&, uint8_t*) {}
 
 BCNN_INLINE int nibbles(int k) { return (k + 7) / 8 * 2; }

@@ -14,7 +14,7 @@ static void pack_weight(const uint32_t* weight, int o, int k, uint8_t* out) { pa
 static void pack_taps(const uint32_t* weight, int o, int words, bool, uint8_t* out) {
     pack_words(weight, o, 32 * words, group, out);
 }
-// A word of 32 replicas' bits is a comparison or two, and its counts a few instructions more: no table is faster.
+// 0: no table for the replicas of an image. Its rows are bytes, and counts here are words: `finish` would have to read both.
 constexpr int rank_replicas = 0;
 BCNN_INLINE void rank_pack(const float*, int, const FloatRankTable&, uint8_t*) {}
 BCNN_INLINE void spread_words(const uint32_t*, const uint32_t*, int, uint8_t*) {}  // words are what `dot` reads
