@@ -46,9 +46,7 @@ class Step:
     matching: float = 0.0  # weight of feature-map matching with the teacher (sec. 5.3, last paragraph)
     toward_signs: float = 0.0  # L2 that pulls binary convolutions' latent weights to -1 or +1 (sec. 7)
     clip: bool = False  # keep latent weights in [-1, 1]; the paper does not (sec. 5.2)
-    slopes: Slopes = (
-        "free"  # "bounded": keep those of PReLUs in [0, 2], where a PReLU in integers is two instructions shorter
-    )
+    slopes: Slopes = "free"  # "bounded": keep those of PReLUs in [0, 2], faster in integers
     temperature: tuple[float, float] = (1.0, 20.0)  # of weights = "tanh": from, to, growing geometrically
     # What other papers do, see `published`.
     decay: Decay = (
