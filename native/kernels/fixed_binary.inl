@@ -127,7 +127,7 @@ BCNN_NOINLINE void fixed_finish_run(const FixedBinaryConvData& d, const FixedBin
     const bool last = b + branches == d.branches;
     const auto& by_sum = passes.of[branches == 2 ? two_branches : b ? one_more : one_branch];
     const auto pass = last ? by_sum[d.end.adds][d.end.prelu][d.end.then] : by_sum[0][0][0];
-    FixedFinish<Count> f;
+    FixedFinish<Count> f{};
     f.pixels = pixels;
     for (int at = c; at < least(c + kPad, d.o); at += kShortLine) {
         for (int i = 0; i < branches; i++) {
@@ -139,6 +139,7 @@ BCNN_NOINLINE void fixed_finish_run(const FixedBinaryConvData& d, const FixedBin
             f.up[i] = branch.up;
         }
         for (int i = 0; i < 3; i++) {
+            if (!last || (i == 2 ? d.end.then != 2 : i >= d.end.adds)) continue;
             const View v = s.add_view[i];
             const int in = at < v.period ? at : at % v.period;  // a division only where channels repeat
             const int next = wrapped(in + short_lanes, v.period);
@@ -150,14 +151,16 @@ BCNN_NOINLINE void fixed_finish_run(const FixedBinaryConvData& d, const FixedBin
     }
 }
 
-// The counts of one branch for up to 64 channels from c on, by table: no bits, no dots.
+// The counts of one branch for up to 64 channels from c on, by table: no bits, no dots. Loads are what it waits for: the four
+// channels of a pixel are one, and a function of its own keeps all pointers in registers.
 template <class Count>
-BCNN_INLINE void count_by_rank(const FixedRankTable& t, const int16_t* x, int pixels, int c, int o, Count* n) {
+BCNN_NOINLINE void count_by_rank(const FixedRankTable& t, const int16_t* x, int pixels, int c, int o, Count* n) {
     const uint16_t *r0 = t.offset[0], *r1 = t.offset[1], *r2 = t.offset[2], *r3 = t.offset[3];
     sum_rows(t, pixels, c, o, n, [=](int p, int* at) __attribute__((always_inline)) {
-        const int16_t* const from = x + size_t(p) * kShortLine;
-        at[0] = r0[from[0]] + r1[from[1]];
-        at[1] = r2[from[2]] + r3[from[3]];
+        uint64_t four;
+        __builtin_memcpy(&four, x + size_t(p) * kShortLine, sizeof four);
+        at[0] = r0[int16_t(four)] + r1[int16_t(four >> 16)];
+        at[1] = r2[int16_t(four >> 32)] + r3[int16_t(four >> 48)];
     });
 }
 
