@@ -25,6 +25,7 @@ static simde__m512 _mm512_cvtepi32_ps(simde__m512i v) {  // the one that SIMDe 0
                              apply_to = function)
 #else
 #pragma GCC target("avx2,avx512f,avx512bw,avx512vl,avx512vpopcntdq")
+#pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12 warns of what its own intrinsics leave undefined
 #endif
 #endif
 

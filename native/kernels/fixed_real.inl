@@ -148,74 +148,43 @@ static void fixed_conv_depthwise(const FixedConvData& d, const int16_t* const* r
     }
 }
 
-// Sums of channels o and up, to 16 bits.
-BCNN_INLINE void narrow_sums(const FixedConvData& d, const int32_t* sums, int o, int16_t* to) {
-    for (int i = 0; i < short_lanes; i++) {
-        const int v = (sums[i] + d.half[o + i]) >> d.down[o + i];
-        to[i] = int16_t(v > 32767 ? 32767 : v < -32768 ? -32768 : v);
-    }
-}
-
-// P pixels from x on and a register of output channels: pairs of neighbours of the input are one number for all of
-// them. Behind an odd channel is another one, or nothing; its weight is 0.
+// P pixels and a register of output channels: pairs of neighbours of the input are one number for all of them. Behind the
+// last of an odd run is another one, or nothing; its weight is 0.
 template <int P, typename Weight>
-BCNN_INLINE void fixed_conv_tile(const FixedConvData& d, const int16_t* const* rows, View v, int x, Inside in,
-                                 const Weight* weight, int16_t* to, int o) {
-    const int pairs = (d.k + 1) / 2;
+static void fixed_conv_tile(const FixedConvData& d, const int16_t* const* rows, const int16_t* columns, const Weight* w,
+                            int16_t* to, int o) {
+    const int inner = d.k / d.groups, run = d.kernel_width * inner;
+    const ptrdiff_t step = ptrdiff_t(d.step) * inner;
     Ints sum[P][2];
     for (int p = 0; p < P; p++)
         for (int j = 0; j < 2; j++) sum[p][j] = load_ints(d.sums + o + j * int_lanes);
-    for (int ky = 0; ky < d.kernel_height; ky++) {
-        if (!rows[ky]) continue;
-        for (int kx = in.begin; kx < in.end; kx++) {
-            const Weight* w = weight + size_t(ky * d.kernel_width + kx) * size_t(pairs) * (2 * short_lanes);
-            const int16_t* const pixel = rows[ky] + ptrdiff_t(x * d.stride - d.left + kx * d.dilation) * kShortLine;
-            for (int c = 0, at = 0; c < d.k;) {  // runs of channels that are neighbours in memory
-                const int run = least(least(kShortLine - at % kShortLine, d.channels - at), d.k - c);
-                const int16_t* const from = pixel + place_of<int16_t>(v, at);
-                for (int i = 0; i < run; i += 2, w += 2 * short_lanes)
-                    for (int p = 0; p < P; p++) {
-                        const Pair value = load_pair(from + ptrdiff_t(p) * d.stride * kShortLine + i);
-                        for (int j = 0; j < 2; j++) sum[p][j] = add_products(sum[p][j], value, w + j * short_lanes);
-                    }
-                c += run;
-                at = wrapped(at + run, d.channels);
-            }
+    for (int ky = 0; ky < d.kernel_height; ky++, columns += ptrdiff_t(d.columns) * inner) {
+        if (!rows[ky]) {
+            w += size_t((run + 1) / 2) * (2 * short_lanes);
+            continue;
         }
+        for (int i = 0; i < run; i += 2, w += 2 * short_lanes)
+            for (int p = 0; p < P; p++) {
+                const Pair value = load_pair(columns + p * step + i);
+                for (int j = 0; j < 2; j++) sum[p][j] = add_products(sum[p][j], value, w + j * short_lanes);
+            }
     }
-    for (int p = 0; p < P; p++) {
-        int32_t sums[short_lanes];
-        for (int j = 0; j < 2; j++) store_ints(sums + j * int_lanes, sum[p][j]);
-        narrow_sums(d, sums, o, to + p * kShortLine);
-    }
+    for (int p = 0; p < P; p++) store(to + p * kShortLine, narrow(sum[p][0], sum[p][1], d.down + o));
 }
 
 template <typename Weight>
 static void fixed_conv_dense(const FixedConvData& d, const Weight* weight, const int16_t* const* rows, View v,
-                             int16_t* out, View out_view, int begin, int end) {
-    constexpr int P = 4;
-    const size_t block = size_t(d.kernel_height * d.kernel_width) * size_t((d.k + 1) / 2) * (2 * short_lanes);
-    for (int o = begin; o < least(end, d.o); o += short_lanes) {
-        const Weight* const w = weight + size_t(o / short_lanes) * block;
-        int16_t* const to = out + place_of<int16_t>(out_view, o);
-        for (int x = 0; x < d.out_width;) {
-            const Inside in = taps_inside(d, x);
-            const bool whole = in.begin == 0 && in.end == d.kernel_width;
-            const int last = x + P - 1;
-            const bool tile =
-                whole && last < d.out_width && last * d.stride - d.left + (d.kernel_width - 1) * d.dilation < d.width;
-            if (tile) {
-                fixed_conv_tile<P>(d, rows, v, x, in, w, to + x * kShortLine, o);
-                x += P;
-            } else {
-                fixed_conv_tile<1>(d, rows, v, x, in, w, to + x * kShortLine, o);
-                x++;
-            }
-        }
-    }
+                             int16_t* columns, int16_t* out, View out_view, int begin, int end) {
+    const size_t pairs = size_t((d.kernel_width * (d.k / d.groups) + 1) / 2);  // of a row of a filter
+    each_tile(d, rows, v, columns, short_lanes, begin, end,
+              [&](int P, int o, int x, const int16_t* from) __attribute__((always_inline)) {
+                  const auto tile = P == 1 ? fixed_conv_tile<1, Weight> : fixed_conv_tile<conv_pixels, Weight>;
+                  tile(d, rows, from, weight + size_t(o) * size_t(d.kernel_height) * pairs * 2,
+                       out + place_of<int16_t>(out_view, o) + x * kShortLine, o);
+              });
 }
 
-// Groups, and channels that are no pairs: one channel at a time.
+// Groups of any size: one channel at a time.
 static void fixed_conv_scattered(const FixedConvData& d, const int16_t* const* rows, View v, int16_t* out,
                                  View out_view, int begin, int end) {
     const int inner = d.k / d.groups, made = d.o / d.groups;
@@ -234,55 +203,51 @@ static void fixed_conv_scattered(const FixedConvData& d, const int16_t* const* r
                         sum += int(pixel[place_of<int16_t>(v, (first + c) % d.channels)]) * int(*w);
                 }
             }
-            out[place_of<int16_t>(out_view, o) + ptrdiff_t(x) * kShortLine] = saturated((sum + d.half[o]) >> d.down[o]);
+            out[place_of<int16_t>(out_view, o) + ptrdiff_t(x) * kShortLine] = saturated(sum >> d.down[o]);
         }
     }
 }
 
-static void fixed_conv(FixedConvKind kind, const FixedConvData& d, const int16_t* const* rows, View v, int16_t* out,
-                       View out_view, int begin, int end) {
+static void fixed_conv(FixedConvKind kind, const FixedConvData& d, const int16_t* const* rows, View v, int16_t* columns,
+                       int16_t* out, View out_view, int begin, int end) {
     if (kind == FixedConvKind::depthwise)
         fixed_conv_depthwise(d, rows, v, out, out_view, begin, end);
     else if (kind == FixedConvKind::scattered)
         fixed_conv_scattered(d, rows, v, out, out_view, begin, end);
     else if (d.bytes)
-        fixed_conv_dense(d, d.bytes, rows, v, out, out_view, begin, end);
+        fixed_conv_dense(d, d.bytes, rows, v, columns, out, out_view, begin, end);
     else
-        fixed_conv_dense(d, d.weight, rows, v, out, out_view, begin, end);
+        fixed_conv_dense(d, d.weight, rows, v, columns, out, out_view, begin, end);
 }
 
 // --- pools -----------------------------------------------------------------------------------------------------------
 
-static void fixed_pool(const PoolData& d, const int16_t* const* rows, View v, int channels, int16_t* out,
-                       View out_view) {
+template <typename Sum>  // wide enough for all taps
+static void fixed_mean_pool(const PoolData& d, const int16_t* const* rows, ptrdiff_t at, int16_t* to) {
     int rows_inside = 0;
     for (int ky = 0; ky < d.kernel_height; ky++) rows_inside += rows[ky] != nullptr;
+    for (int x = 0; x < d.out_width; x++, to += kShortLine) {
+        const Inside in = taps_inside(d, x);
+        Sum sums[short_lanes] = {};
+        each_tap(d, rows, first_tap<int16_t>(d, x) + at, in, [&](const int16_t* from) __attribute__((always_inline)) {
+            for (int i = 0; i < short_lanes; i++) sums[i] += from[i];
+        });
+        const int64_t counted =
+            d.inside ? int64_t(rows_inside) * (in.end - in.begin) : int64_t(d.kernel_height) * d.kernel_width;
+        for (int i = 0; i < short_lanes; i++) to[i] = mean_of(sums[i], counted);
+    }
+}
+
+static void fixed_pool(const PoolData& d, const int16_t* const* rows, View v, int channels, int16_t* out,
+                       View out_view) {
+    const bool few = int64_t(d.kernel_height) * d.kernel_width < 65536;  // as many as 32 bits hold
     for (int c = 0; c < channels; c += short_lanes) {
         const ptrdiff_t at = place_of<int16_t>(v, c);
-        int16_t* to = out + place_of<int16_t>(out_view, c);
-        for (int x = 0; x < d.out_width; x++, to += kShortLine) {
-            const Inside in = taps_inside(d, x);
-            Shorts largest = broadcast_short(-32768);
-            int64_t sums[short_lanes] = {};
-            for (int ky = 0; ky < d.kernel_height; ky++) {
-                if (!rows[ky]) continue;
-                for (int kx = in.begin; kx < in.end; kx++) {
-                    const int16_t* const from =
-                        rows[ky] + ptrdiff_t(x * d.stride - d.left + kx * d.dilation) * kShortLine + at;
-                    if (d.max)
-                        largest = larger(largest, load(from));
-                    else
-                        for (int i = 0; i < short_lanes; i++) sums[i] += from[i];
-                }
-            }
-            if (d.max) {
-                store(to, largest);
-                continue;
-            }
-            const int64_t counted =
-                d.inside ? int64_t(rows_inside) * (in.end - in.begin) : int64_t(d.kernel_height) * d.kernel_width;
-            for (int i = 0; i < short_lanes; i++) to[i] = mean_of(sums[i], counted);
-        }
+        int16_t* const to = out + place_of<int16_t>(out_view, c);
+        if (d.max)
+            max_pool(d, rows, at, to, broadcast_short(-32768));
+        else
+            (few ? fixed_mean_pool<int32_t> : fixed_mean_pool<int64_t>)(d, rows, at, to);
     }
 }
 

@@ -114,10 +114,15 @@ struct DepthwiseData {
     const float *weight, *offset, *slope;  // weight [K / lanes, 9, lanes]
 };
 
-struct ConvData {  // taps along a row; the caller hands over the rows
+struct TapsData {  // of any real convolution: taps along a row; the caller hands over the rows
     int kernel_height, kernel_width, stride, dilation, left;
     int channels, width, out_width;  // C and width of the map read
     int k, o, groups;
+    // A dense one first lays what a block of output pixels reads side by side: [kernel_height][columns][K / G].
+    int block, step, columns;  // pixels; columns from one of them to the next; columns of a block
+};
+
+struct ConvData : TapsData {
     // Depth wise [O / lanes, T, lanes]; dense [O / (registers * lanes), T, K / G, registers * lanes]; else [T, K / G, O]
     const float* weight;
     const float* offset;
@@ -208,15 +213,13 @@ struct FixedDepthwiseData {
     bool mild;  // no slope is above 1: neither can a PReLU's
 };
 
-struct FixedConvData {  // see ConvData
-    int kernel_height, kernel_width, stride, dilation, left;
-    int channels, width, out_width;
-    int k, o, groups;
-    // Depth wise [O / lanes, T, lanes]; dense [O / lanes, T, pairs of channels, lanes, 2]; scattered [T, K / G, O]
+struct FixedConvData : TapsData {
+    // Depth wise [O / lanes, T, lanes]; dense [O / lanes, kernel_height, pairs of kernel_width * K / G, lanes, 2];
+    // scattered [T, K / G, O]
     const int16_t* weight;
-    const int8_t* bytes;                // instead of `weight`, if they fit, of a dense one that reads each only once
-    const int16_t* offset;              // depth wise
-    const int32_t *sums, *half, *down;  // else: offset, 2^(down - 1) and down, padded
+    const int8_t* bytes;         // instead of `weight`, if they fit, of a dense one that reads each only once
+    const int16_t* offset;       // depth wise
+    const int32_t *sums, *down;  // else: offset + 2^(down - 1), the half that rounds, and down, padded
 };
 enum class FixedConvKind { depthwise, dense, scattered };
 
@@ -254,8 +257,8 @@ struct FixedKernels {
     void (*sign_words)(const int16_t* x, View v, int pixels, const int16_t* above, int words, uint32_t* out);
     void (*depthwise3x3)(const FixedDepthwiseData&, const int16_t* const* rows, View x, int16_t* out, View out_view,
                          int width, int height);
-    void (*conv)(FixedConvKind, const FixedConvData&, const int16_t* const* rows, View x, int16_t* out, View out_view,
-                 int begin, int end);
+    void (*conv)(FixedConvKind, const FixedConvData&, const int16_t* const* rows, View x, int16_t* columns,
+                 int16_t* out, View out_view, int begin, int end);
     void (*pool)(const PoolData&, const int16_t* const* rows, View x, int channels, int16_t* out, View out_view);
     void (*avg_pool_2x2)(const int16_t* const* rows, View x, int channels, int16_t* out, View out_view, int width);
     void (*global_avg_pool)(const int16_t* x, size_t pixels, int up, View v, int channel_begin, int channel_end,
@@ -283,9 +286,10 @@ struct Kernels {
     // `height` rows of `width` pixels; row y is made from rows[y S] to rows[y S + 2], which are none outside the map
     void (*depthwise3x3)(const DepthwiseData&, const float* const* rows, View x, float* out, View out_view, int width,
                          int height);
-    // A row from `kernel_height` rows, none outside the map. Channels from begin to end, multiples of kPad.
-    void (*conv)(ConvKind, const ConvData&, const float* const* rows, View x, float* out, View out_view, int begin,
-                 int end);
+    // A row from `kernel_height` rows, none outside the map. Channels from begin to end, multiples of kPad. Dense ones
+    // need `columns`: as many floats as a block has, and kSlack bytes.
+    void (*conv)(ConvKind, const ConvData&, const float* const* rows, View x, float* columns, float* out, View out_view,
+                 int begin, int end);
     int conv_registers;  // of a dense convolution's weights
     void (*pool)(const PoolData&, const float* const* rows, View x, int channels, float* out, View out_view);
     void (*avg_pool)(const float* const* rows, int s, View x, int channels, float* out, View out_view,

@@ -93,8 +93,8 @@ BCNN_INLINE Inside taps_inside(const Data& d, int x) {
 }
 
 // Channel o is made from channel o mod C alone: a register of channels at a time.
-static void conv_depthwise(const ConvData& d, const float* const* rows, View v, float* out, View out_view, int begin,
-                           int end) {
+static void conv_depthwise(const ConvData& d, const float* const* rows, View v, float*, float* out, View out_view,
+                           int begin, int end) {
     const int taps = d.kernel_height * d.kernel_width;
     for (int o = begin; o < least(end, d.o); o += lanes) {
         const ptrdiff_t at = place_of(v, o % v.period);
@@ -116,32 +116,58 @@ static void conv_depthwise(const ConvData& d, const float* const* rows, View v, 
     }
 }
 
-// P pixels from x on and V registers of output channels: every input value is one number for all of them.
+// What a block of output pixels from x on reads of a row, for one group: columns side by side, channel by channel, zeros
+// outside the map. So a row of a filter is one run of numbers, whatever padding, dilation and replication are, and a
+// tap outside adds 0, as in the definition.
+template <class Value>
+BCNN_INLINE void lay_columns(const TapsData& d, const Value* row, View v, int x, int pixels, int first,
+                             Value* columns) {
+    constexpr int line = line_of<Value>, piece = line / 4;
+    const int inner = d.k / d.groups;
+    const bool shared = d.step < d.kernel_width;  // neighbours read the same columns
+    const int spans = shared ? 1 : pixels, length = shared ? (pixels - 1) * d.step + d.kernel_width : d.kernel_width;
+    for (int c = 0, at = first % d.channels; c < inner;) {  // runs of channels that are neighbours in memory
+        const int run = least(least(line - at % line, d.channels - at), inner - c);
+        // The last piece may write more than the run, if that is written after it.
+        const bool pieces = at % piece == 0 && (run % piece == 0 || run == inner);
+        const Value* const from = row + place_of<Value>(v, at);
+        Value* to = columns + c;
+        for (int span = 0; span < spans; span++)
+            for (int i = 0; i < length; i++, to += inner) {
+                const int column = (x + span) * d.stride - d.left + i * d.dilation;
+                const Value* const pixel = from + ptrdiff_t(column) * line;
+                if (column < 0 || column >= d.width)
+                    for (int j = 0; j < run; j++) to[j] = 0;
+                else if (pieces)
+                    for (int j = 0; j < run; j += piece) __builtin_memcpy(to + j, pixel + j, sizeof(Value) * piece);
+                else
+                    for (int j = 0; j < run; j++) to[j] = pixel[j];
+            }
+        c += run;
+        at = wrapped(at + run, d.channels);
+    }
+}
+
+// P pixels and V registers of output channels: every input value is one number for all of them.
 template <int P, int V>
-BCNN_INLINE void conv_tile(const ConvData& d, const float* const* rows, View v, int x, Inside in, int first,
-                           const float* weight, const float* offset, float* to, View out_view, int used, int o) {
-    const int inner = d.k / d.groups, wrapped_first = first % d.channels;
+static void conv_tile(const ConvData& d, const float* const* rows, const float* columns, const float* w,
+                      const float* offset, float* to, View out_view, int used, int o) {
+    const int inner = d.k / d.groups, run = d.kernel_width * inner;
+    const ptrdiff_t step = ptrdiff_t(d.step) * inner;
     Floats sum[P][V];
     for (int p = 0; p < P; p++)
         for (int j = 0; j < V; j++) sum[p][j] = load(offset + j * lanes);
-    for (int ky = 0; ky < d.kernel_height; ky++) {
-        if (!rows[ky]) continue;
-        for (int kx = in.begin; kx < in.end; kx++) {
-            const float* w = weight + size_t(ky * d.kernel_width + kx) * size_t(inner) * (V * lanes);
-            const float* const pixel = rows[ky] + ptrdiff_t(x * d.stride - d.left + kx * d.dilation) * kLine;
-            for (int c = 0, at = wrapped_first; c < inner;) {  // runs of channels that are neighbours in memory
-                const int run = least(least(kLine - at % kLine, d.channels - at), inner - c);
-                const float* const from = pixel + place_of(v, at);
-                for (int i = 0; i < run; i++, w += V * lanes) {
-                    Floats weights[V];
-                    for (int j = 0; j < V; j++) weights[j] = load(w + j * lanes);
-                    for (int p = 0; p < P; p++) {
-                        const Floats value = broadcast(from[ptrdiff_t(p) * d.stride * kLine + i]);
-                        for (int j = 0; j < V; j++) sum[p][j] = add(sum[p][j], mul(value, weights[j]));
-                    }
-                }
-                c += run;
-                at = wrapped(at + run, d.channels);
+    for (int ky = 0; ky < d.kernel_height; ky++, columns += ptrdiff_t(d.columns) * inner) {
+        if (!rows[ky]) {
+            w += size_t(run) * (V * lanes);
+            continue;
+        }
+        for (int i = 0; i < run; i++, w += V * lanes) {
+            Floats weights[V];
+            for (int j = 0; j < V; j++) weights[j] = load(w + j * lanes);
+            for (int p = 0; p < P; p++) {
+                const Floats value = broadcast(columns[p * step + i]);
+                for (int j = 0; j < V; j++) sum[p][j] = add(sum[p][j], mul(value, weights[j]));
             }
         }
     }
@@ -149,38 +175,43 @@ BCNN_INLINE void conv_tile(const ConvData& d, const float* const* rows, View v, 
         for (int j = 0; j < used; j++) store(to + p * kLine + place_of(out_view, o + j * lanes), sum[p][j]);
 }
 
-constexpr int conv_registers = 2;
-
-template <int V>
-static void conv_dense(const ConvData& d, const float* const* rows, View v, float* out, View out_view, int begin,
-                       int end) {
-    constexpr int P = 4;
+// Lays columns for each block of pixels and each group, and hands every tile of them to `tile(pixels, o, x, columns)`,
+// conv_pixels at a time: the last tile may make pixels again.
+template <class Data, class Value, class Tile>
+BCNN_INLINE void each_tile(const Data& d, const Value* const* rows, View v, Value* columns, int wide, int begin,
+                           int end, const Tile& tile) {
     const int inner = d.k / d.groups, made = d.o / d.groups;
-    const size_t block = size_t(d.kernel_height * d.kernel_width) * size_t(inner) * (V * lanes);
-    for (int o = begin; o < least(end, d.o); o += V * lanes) {
-        const float* const w = d.weight + size_t(o / (V * lanes)) * block;
-        const int first = o / made * inner;
-        const int used = least(V, (d.o - o + lanes - 1) / lanes);  // the last registers may have no channels
-        for (int x = 0; x < d.out_width;) {
-            const Inside in = taps_inside(d, x);
-            const bool whole = in.begin == 0 && in.end == d.kernel_width;
-            const int last = x + P - 1;
-            const bool tile =
-                whole && last < d.out_width && last * d.stride - d.left + (d.kernel_width - 1) * d.dilation < d.width;
-            if (tile) {
-                conv_tile<P, V>(d, rows, v, x, in, first, w, d.offset + o, out + x * kLine, out_view, used, o);
-                x += P;
-            } else {
-                conv_tile<1, V>(d, rows, v, x, in, first, w, d.offset + o, out + x * kLine, out_view, used, o);
-                x++;
+    for (int x0 = 0; x0 < d.out_width; x0 += d.block) {
+        const int pixels = least(d.block, d.out_width - x0), P = pixels < conv_pixels ? 1 : conv_pixels;
+        for (int o = begin; o < least(end, d.o); o += wide) {
+            if (o == begin || o % made == 0)
+                for (int ky = 0; ky < d.kernel_height; ky++)
+                    if (rows[ky])
+                        lay_columns(d, rows[ky], v, x0, pixels, o / made * inner,
+                                    columns + ptrdiff_t(ky) * d.columns * inner);
+            for (int done = 0; done < pixels; done += P) {
+                const int x = least(done, pixels - P);
+                tile(P, o, x0 + x, columns + ptrdiff_t(x) * d.step * inner);
             }
         }
     }
 }
 
+template <int V>
+static void conv_dense(const ConvData& d, const float* const* rows, View v, float* columns, float* out, View out_view,
+                       int begin, int end) {
+    const size_t weights = size_t(d.kernel_height * d.kernel_width) * size_t(d.k / d.groups);  // of a channel
+    each_tile(d, rows, v, columns, V * lanes, begin, end,
+              [&](int P, int o, int x, const float* from) __attribute__((always_inline)) {
+                  const int used = least(V, (d.o - o + lanes - 1) / lanes);  // the last registers may have no channels
+                  const auto tile = P == 1 ? conv_tile<1, V> : conv_tile<conv_pixels, V>;
+                  tile(d, rows, from, d.weight + size_t(o) * weights, d.offset + o, out + x * kLine, out_view, used, o);
+              });
+}
+
 // Groups of any size: one channel at a time.
-static void conv_scattered(const ConvData& d, const float* const* rows, View v, float* out, View out_view, int begin,
-                           int end) {
+static void conv_scattered(const ConvData& d, const float* const* rows, View v, float*, float* out, View out_view,
+                           int begin, int end) {
     const int inner = d.k / d.groups, made = d.o / d.groups;
     for (int o = begin; o < least(end, d.o); o++) {
         const int first = o / made * inner;
@@ -200,39 +231,77 @@ static void conv_scattered(const ConvData& d, const float* const* rows, View v, 
     }
 }
 
-static void conv(ConvKind kind, const ConvData& d, const float* const* rows, View v, float* out, View out_view,
-                 int begin, int end) {
+static void conv(ConvKind kind, const ConvData& d, const float* const* rows, View v, float* columns, float* out,
+                 View out_view, int begin, int end) {
     const auto by = kind == ConvKind::depthwise ? conv_depthwise
                     : kind == ConvKind::dense   ? conv_dense<conv_registers>
                     : kind == ConvKind::grouped ? conv_dense<1>
                                                 : conv_scattered;
-    by(d, rows, v, out, out_view, begin, end);
+    by(d, rows, v, columns, out, out_view, begin, end);
 }
 
 // --- pools -----------------------------------------------------------------------------------------------------------
 
+// Output columns whose taps are all on the map.
+BCNN_INLINE Inside columns_inside(const PoolData& d) {
+    Inside r = {0, d.out_width};
+    while (r.begin < r.end && taps_inside(d, r.begin).begin > 0) r.begin++;
+    while (r.end > r.begin && taps_inside(d, r.end - 1).end < d.kernel_width) r.end--;
+    return r;
+}
+
+// Over the taps `in` of all rows that are on the map, in raster order: `step(from)`. W: how many, if it is known.
+template <int W = 0, class Value, class Step>
+BCNN_INLINE void each_tap(const PoolData& d, const Value* const* rows, ptrdiff_t first, Inside in, const Step& step) {
+    const ptrdiff_t next = ptrdiff_t(d.dilation) * line_of<Value>;
+    for (int ky = 0; ky < d.kernel_height; ky++) {
+        if (!rows[ky]) continue;
+        const Value* from = rows[ky] + first + in.begin * next;
+        for (int i = 0; i < (W ? W : in.end - in.begin); i++, from += next) step(from);
+    }
+}
+
+template <class Value>
+BCNN_INLINE ptrdiff_t first_tap(const PoolData& d, int x) {
+    return ptrdiff_t(x * d.stride - d.left) * line_of<Value>;
+}
+
+// The largest begins with the first tap: on the map, or `least` outside. Away from the sides three taps are a loop of
+// their own, since 3 x 3 is what networks have.
+template <class Value, class Register>
+BCNN_INLINE void max_pool(const PoolData& d, const Value* const* rows, ptrdiff_t at, Value* to, Register least) {
+    const Inside whole = columns_inside(d);
+    for (int x = 0; x < d.out_width; x++, to += line_of<Value>) {
+        const bool inside = whole.begin <= x && x < whole.end;
+        const Inside in = inside ? Inside{0, d.kernel_width} : taps_inside(d, x);
+        const ptrdiff_t first = first_tap<Value>(d, x) + at;
+        Register r = rows[0] && in.begin == 0 && in.end > 0 ? load(rows[0] + first) : least;
+        const auto step = [&](const Value* from) __attribute__((always_inline)) { r = larger(load(from), r); };
+        if (inside && d.kernel_width == 3)
+            each_tap<3>(d, rows, first, in, step);
+        else
+            each_tap(d, rows, first, in, step);
+        store(to, r);
+    }
+}
+
 static void pool(const PoolData& d, const float* const* rows, View v, int channels, float* out, View out_view) {
-    const Floats nothing = broadcast(d.max ? -__builtin_inff() : 0.0f);
     int rows_inside = 0;
     for (int ky = 0; ky < d.kernel_height; ky++) rows_inside += rows[ky] != nullptr;
     for (int c = 0; c < channels; c += lanes) {
         const ptrdiff_t at = place_of(v, c);
         float* to = out + place_of(out_view, c);
+        if (d.max) {
+            max_pool(d, rows, at, to, broadcast(-__builtin_inff()));
+            continue;
+        }
         for (int x = 0; x < d.out_width; x++, to += kLine) {
             const Inside in = taps_inside(d, x);
-            // The largest begins with the first tap: on the map, or -inf outside.
-            const bool first = d.max && rows[0] && in.begin == 0 && in.end > 0;
-            Floats r = first ? load(rows[0] + ptrdiff_t(x * d.stride - d.left) * kLine + at) : nothing;
-            for (int ky = 0; ky < d.kernel_height; ky++) {
-                if (!rows[ky]) continue;
-                for (int kx = in.begin; kx < in.end; kx++) {
-                    const Floats value =
-                        load(rows[ky] + ptrdiff_t(x * d.stride - d.left + kx * d.dilation) * kLine + at);
-                    r = d.max ? if_less(r, value, value, r) : add(r, value);
-                }
-            }
+            Floats sum = broadcast(0);
+            each_tap(d, rows, first_tap<float>(d, x) + at, in,
+                     [&](const float* from) __attribute__((always_inline)) { sum = add(sum, load(from)); });
             const int counted = d.inside ? rows_inside * (in.end - in.begin) : d.kernel_height * d.kernel_width;
-            store(to, d.max ? r : mul(r, broadcast(float(1.0 / counted))));
+            store(to, mul(sum, broadcast(float(1.0 / counted))));
         }
     }
 }

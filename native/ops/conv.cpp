@@ -35,19 +35,7 @@ public:
                 const size_t to = wide ? (block * taps * size_t(inner) + i) * size_t(wide) + in_block : i * o + c;
                 weight_.data()[to] = weight[i * o + c];
             }
-        d_ = {window_.kernel[0],
-              window_.kernel[1],
-              window_.stride[1],
-              window_.dilation[1],
-              window_.padding[1],
-              from[0].c,
-              from[0].w,
-              shape.w,
-              reads_,
-              shape.c,
-              groups,
-              weight_.data(),
-              offset_.data()};
+        d_ = {window_.taps_of(from[0], shape, reads_, groups), weight_.data(), offset_.data()};
         if (small_) {
             const float* slope = endings_.fuse_prelu();
             if (!slope) {
@@ -68,9 +56,9 @@ public:
     size_t parameter_bytes() const override {
         return weight_.bytes() + offset_.bytes() + slope_.bytes() + endings_.parameter_bytes();
     }
-    size_t scratch_bytes() const override {  // kernel rows of every row of a step
-        return (size_t(window_.kernel[0]) + size_t(window_.stride[0]) * size_t(std::min(shape.h, kBatchPixels))) *
-               sizeof(float*);
+    size_t scratch_bytes() const override {
+        const bool dense = kind_ == ConvKind::dense || kind_ == ConvKind::grouped;
+        return columns_at() + (dense ? Window::column_values(d_) * sizeof(float) + kSlack : 0);
     }
     double row_time() const override {
         const double values = double(shape.w) * shape.c;
@@ -86,15 +74,22 @@ public:
             kernels_.depthwise3x3(depthwise_, rows, task.in[0].view, task.out.floats(task.y0), task.out.view, shape.w,
                                   task.y1 - task.y0);
         } else {
+            const auto columns = reinterpret_cast<float*>(task.scratch + columns_at());
             for (int y = task.y0; y < task.y1; y++) {
                 window_.rows_of(y, task.in[0], from[0].h, rows);
-                kernels_.conv(kind_, d_, rows, task.in[0].view, task.out.floats(y), task.out.view, task.c0, task.c1);
+                kernels_.conv(kind_, d_, rows, task.in[0].view, columns, task.out.floats(y), task.out.view, task.c0,
+                              task.c1);
             }
         }
         endings_.run(task, task.in + 1, shape, kernels_);
     }
 
 private:
+    size_t columns_at() const {  // behind kernel rows of every row of a step
+        const int height = small_ ? window_.stride[0] * std::min(shape.h, kBatchPixels) : 0;
+        return (size_t(window_.kernel[0] + height) * sizeof(float*) + 63) / 64 * 64;
+    }
+
     const Kernels& kernels_;
     const Window window_;
     Endings endings_;

@@ -18,28 +18,25 @@ public:
         for (const int map : endings_.maps) read(map, build);
         const int groups = r.number("groups");
         const size_t o = size_t(shape.c), taps = size_t(window_.taps()), inner = size_t(reads_ / groups);
-        const size_t lanes = size_t(kernels_.fixed.lanes);
+        const size_t height = size_t(window_.kernel[0]), lanes = size_t(kernels_.fixed.lanes);
         const int16_t* const weight = r.shorts("weight", taps * inner * o);
         const int16_t* const down = r.shorts("down", o);
         const int32_t* const offset = r.indices("offset", o);
-        sums_ = Aligned<int32_t>(3 * padded(o));
-        int32_t *half = sums_.data() + padded(o), *shift = half + padded(o);
+        sums_ = Aligned<int32_t>(2 * padded(o));
+        int32_t* const shift = sums_.data() + padded(o);
         for (size_t c = 0; c < o; c++) {
-            sums_.data()[c] = offset[c];
-            half[c] = (1 << down[c]) >> 1;
+            sums_.data()[c] = offset[c] + ((1 << down[c]) >> 1);
             shift[c] = down[c];
         }
-        // Channels read two by two: pairs must be neighbours in memory.
-        kind_ = groups == 1 && (reads_ == from[0].c || from[0].c % 2 == 0) ? FixedConvKind::dense
-                                                                           : FixedConvKind::scattered;
+        kind_ = groups == 1 || o / size_t(groups) % lanes == 0 ? FixedConvKind::dense : FixedConvKind::scattered;
         if (kind_ == FixedConvKind::dense) {
-            const size_t pairs = (inner + 1) / 2, size = taps * pairs * 2 * padded(o);
+            const size_t run = taps / height * inner, pairs = (run + 1) / 2, size = height * pairs * 2 * padded(o);
             const auto place = [&](auto* to) {
-                for (size_t t = 0; t < taps; t++)
-                    for (size_t i = 0; i < inner; i++)
+                for (size_t y = 0; y < height; y++)
+                    for (size_t i = 0; i < run; i++)
                         for (size_t c = 0; c < o; c++)
-                            to[(((c / lanes * taps + t) * pairs + i / 2) * lanes + c % lanes) * 2 + i % 2] =
-                                std::remove_reference_t<decltype(*to)>(weight[(t * inner + i) * o + c]);
+                            to[(((c / lanes * height + y) * pairs + i / 2) * lanes + c % lanes) * 2 + i % 2] =
+                                std::remove_reference_t<decltype(*to)>(weight[(y * run + i) * o + c]);
             };
             const auto fits = [](int16_t w) { return w == int8_t(w); };
             if (alone() && std::all_of(weight, weight + taps * inner * o, fits)) {  // what memory brings is the time
@@ -53,22 +50,11 @@ public:
             weight_ = Aligned<int16_t>(taps * inner * o);
             std::copy(weight, weight + taps * inner * o, weight_.data());
         }
-        d_ = {window_.kernel[0],
-              window_.kernel[1],
-              window_.stride[1],
-              window_.dilation[1],
-              window_.padding[1],
-              from[0].c,
-              from[0].w,
-              shape.w,
-              reads_,
-              shape.c,
-              groups,
+        d_ = {window_.taps_of(from[0], shape, reads_, groups),
               weight_.data(),
               bytes_.data(),
               nullptr,
               sums_.data(),
-              half,
               shift};
     }
     Range rows(int slot, int y) const override {
@@ -81,7 +67,10 @@ public:
     size_t parameter_bytes() const override {
         return weight_.bytes() + bytes_.bytes() + sums_.bytes() + endings_.parameter_bytes();
     }
-    size_t scratch_bytes() const override { return size_t(window_.kernel[0]) * sizeof(int16_t*); }
+    size_t scratch_bytes() const override {
+        const size_t columns = kind_ == FixedConvKind::dense ? Window::column_values(d_) * sizeof(int16_t) + kSlack : 0;
+        return columns_at() + columns;
+    }
     double row_time() const override {
         const double sums = double(window_.taps()) * (reads_ / d_.groups) * kFixedRealMacNs;
         return double(shape.w) * shape.c * (sums + endings_.row_time());
@@ -89,14 +78,18 @@ public:
     const std::vector<int>* bound() const override { return endings_.bound(); }
     void run(const Task& task) const override {
         const auto rows = reinterpret_cast<const int16_t**>(task.scratch);
+        const auto columns = reinterpret_cast<int16_t*>(task.scratch + columns_at());
         for (int y = task.y0; y < task.y1; y++) {
             window_.rows_of(y, task.in[0], from[0].h, rows);
-            kernels_.fixed.conv(kind_, d_, rows, task.in[0].view, task.out.shorts(y), task.out.view, task.c0, task.c1);
+            kernels_.fixed.conv(kind_, d_, rows, task.in[0].view, columns, task.out.shorts(y), task.out.view, task.c0,
+                                task.c1);
         }
         endings_.run(task, task.in + 1, shape, kernels_);
     }
 
 private:
+    size_t columns_at() const { return (size_t(window_.kernel[0]) * sizeof(int16_t*) + 63) / 64 * 64; }
+
     const Kernels& kernels_;
     const Window window_;
     FixedEndings endings_;

@@ -44,21 +44,10 @@ public:
                            sure(weight, taps, build),
                            std::all_of(bend.bend, bend.bend + o, [](int16_t b) { return b <= 0; })};
         } else {
-            d_ = {window_.kernel[0],
-                  window_.kernel[1],
-                  window_.stride[1],
-                  window_.dilation[1],
-                  window_.padding[1],
-                  from[0].c,
-                  from[0].w,
-                  shape.w,
-                  reads_,
-                  shape.c,
-                  shape.c,
+            d_ = {window_.taps_of(from[0], shape, reads_, shape.c),
                   weight_.data(),
                   nullptr,
                   offset_.data(),
-                  nullptr,
                   nullptr,
                   nullptr};
         }
@@ -90,7 +79,7 @@ public:
         } else {
             for (int y = task.y0; y < task.y1; y++) {
                 window_.rows_of(y, task.in[0], from[0].h, rows);
-                kernels_.fixed.conv(FixedConvKind::depthwise, d_, rows, task.in[0].view, task.out.shorts(y),
+                kernels_.fixed.conv(FixedConvKind::depthwise, d_, rows, task.in[0].view, nullptr, task.out.shorts(y),
                                     task.out.view, task.c0, task.c1);
             }
         }

@@ -34,6 +34,17 @@ struct Window {
         for (int ky = 0; ky < kernel[0]; ky++) to[ky] = on_map(y, ky, height) ? map.values<Value>(tap(y, ky)) : nullptr;
     }
     bool on_map(int y, int ky, int height) const { return 0 <= tap(y, ky) && tap(y, ky) < height; }
+
+    // Of a convolution that reads `reads` channels of a map; columns are laid for blocks of about as many pixels.
+    TapsData taps_of(const Shape& from, const Shape& made, int reads, int groups) const {
+        const int blocks = (made.w + kBlock - 1) / kBlock, block = (made.w + blocks - 1) / blocks;
+        const int step = dilation[1] == 1 ? std::min(stride[1], kernel[1]) : kernel[1];
+        return {kernel[0], kernel[1], stride[1], dilation[1], padding[1], from.c, from.w,
+                made.w,    reads,     made.c,    groups,      block,      step,   (block - 1) * step + kernel[1]};
+    }
+    static size_t column_values(const TapsData& d) {
+        return size_t(d.kernel_height) * size_t(d.columns) * size_t(d.k / d.groups);
+    }
 };
 
 }  // namespace bcnn

@@ -37,6 +37,7 @@ BCNN_INLINE Floats exact_prelu(Floats v, Floats slope) {
 BCNN_INLINE Floats if_less(Floats a, Floats b, Floats then, Floats otherwise) {  // a < b ? then : otherwise
     return _mm256_blendv_ps(otherwise, then, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
 }
+BCNN_INLINE Floats larger(Floats a, Floats b) { return _mm256_max_ps(a, b); }  // a > b ? a : b, also of zeros
 BCNN_INLINE Floats if_at_least(Floats a, Floats b, Floats then, Floats otherwise) {
     return _mm256_blendv_ps(otherwise, then, _mm256_cmp_ps(a, b, _CMP_GE_OQ));
 }
@@ -59,8 +60,9 @@ static constexpr Tables tables;
 
 constexpr int together = 2;  // pixels that share a look-up
 constexpr int group = 32, tile_pixels = 4, tile_groups = 2;
-constexpr int finish_registers = 2;  // of channels that `finish` makes at a time
-typedef uint8_t Narrow;              // counts fit a byte
+constexpr int finish_registers = 2;                 // of channels that `finish` makes at a time
+constexpr int conv_pixels = 4, conv_registers = 2;  // a tile of a dense convolution: sums, weights and a value fit 16
+typedef uint8_t Narrow;                             // counts fit a byte
 typedef uint16_t Wide;
 constexpr int narrow_limit = 252;
 

@@ -37,7 +37,11 @@ constexpr int int_lanes = 8;
 typedef __m256i Ints;
 typedef __m256i Pair;
 BCNN_INLINE Ints load_ints(const int32_t* p) { return _mm256_loadu_si256((const __m256i*)p); }
-BCNN_INLINE void store_ints(int32_t* p, Ints v) { _mm256_storeu_si256((__m256i*)p, v); }
+BCNN_INLINE Shorts narrow(Ints a, Ints b, const int32_t* down) {  // each >> its down, saturated
+    const __m256i both =
+        _mm256_packs_epi32(_mm256_srav_epi32(a, load_ints(down)), _mm256_srav_epi32(b, load_ints(down + int_lanes)));
+    return _mm256_permute4x64_epi64(both, 0xD8);  // halves of a, then of b
+}
 BCNN_INLINE Pair load_pair(const int16_t* p) {
     int both;
     __builtin_memcpy(&both, p, 4);

@@ -23,6 +23,7 @@ BCNN_INLINE Floats exact_prelu(Floats v, Floats slope) { return prelu(v, slope);
 BCNN_INLINE Floats if_less(Floats a, Floats b, Floats then, Floats otherwise) {  // a < b ? then : otherwise
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), otherwise, then);
 }
+BCNN_INLINE Floats larger(Floats a, Floats b) { return _mm512_max_ps(a, b); }  // a > b ? a : b, also of zeros
 BCNN_INLINE Floats if_at_least(Floats a, Floats b, Floats then, Floats otherwise) {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_GE_OQ), otherwise, then);
 }
@@ -30,6 +31,9 @@ BCNN_INLINE unsigned at_least(Floats x, Floats t) { return _mm512_cmp_ps_mask(x,
 
 constexpr int group = 16, tile_pixels = 7, tile_groups = 2;
 constexpr int finish_registers = 2;  // of channels that `finish` makes at a time
+// A tile of a dense convolution: with one register of channels, its products read their number from memory by
+// themselves; shared by two it would take a pipe of its own. 7 divides 224, 112, ... 7.
+constexpr int conv_pixels = 7, conv_registers = 1;
 #include "words.h"
 
 BCNN_INLINE Floats counts(const Wide* n) { return _mm512_cvtepi32_ps(_mm512_loadu_si512(n)); }

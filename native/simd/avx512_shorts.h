@@ -52,7 +52,11 @@ constexpr int int_lanes = 16;
 typedef __m512i Ints;
 typedef __m512i Pair;
 BCNN_INLINE Ints load_ints(const int32_t* p) { return _mm512_loadu_si512(p); }
-BCNN_INLINE void store_ints(int32_t* p, Ints v) { _mm512_storeu_si512(p, v); }
+BCNN_INLINE Shorts narrow(Ints a, Ints b, const int32_t* down) {  // each >> its down, saturated
+    const __m512i both =
+        _mm512_packs_epi32(_mm512_srav_epi32(a, load_ints(down)), _mm512_srav_epi32(b, load_ints(down + int_lanes)));
+    return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), both);  // quarters of a, then of b
+}
 BCNN_INLINE Pair load_pair(const int16_t* p) {
     int both;
     __builtin_memcpy(&both, p, 4);

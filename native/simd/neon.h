@@ -23,6 +23,7 @@ BCNN_INLINE Floats exact_prelu(Floats v, Floats slope) { return prelu(v, slope);
 BCNN_INLINE Floats if_less(Floats a, Floats b, Floats then, Floats otherwise) {  // a < b ? then : otherwise
     return {vbslq_f32(vcltq_f32(a.a, b.a), then.a, otherwise.a), vbslq_f32(vcltq_f32(a.b, b.b), then.b, otherwise.b)};
 }
+BCNN_INLINE Floats larger(Floats a, Floats b) { return if_less(b, a, a, b); }  // a > b ? a : b
 BCNN_INLINE Floats if_at_least(Floats a, Floats b, Floats then, Floats otherwise) {
     return {vbslq_f32(vcgeq_f32(a.a, b.a), then.a, otherwise.a), vbslq_f32(vcgeq_f32(a.b, b.b), then.b, otherwise.b)};
 }
@@ -32,7 +33,8 @@ BCNN_INLINE unsigned at_least(Floats x, Floats t) {
 }
 
 constexpr int group = 8, tile_pixels = 4, tile_groups = 2;
-constexpr int finish_registers = 2;  // of channels that `finish` makes at a time
+constexpr int finish_registers = 2;                 // of channels that `finish` makes at a time
+constexpr int conv_pixels = 4, conv_registers = 2;  // a tile of a dense convolution
 #include "words.h"
 
 BCNN_INLINE Floats counts(const Wide* n) { return {vcvtq_f32_u32(vld1q_u32(n)), vcvtq_f32_u32(vld1q_u32(n + 4))}; }

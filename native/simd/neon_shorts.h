@@ -50,9 +50,12 @@ struct Ints {
 };
 typedef int16x8_t Pair;
 BCNN_INLINE Ints load_ints(const int32_t* p) { return {vld1q_s32(p), vld1q_s32(p + 4)}; }
-BCNN_INLINE void store_ints(int32_t* p, Ints v) {
-    vst1q_s32(p, v.a);
-    vst1q_s32(p + 4, v.b);
+BCNN_INLINE int16x8_t narrow_eight(Ints v, const int32_t* down) {
+    const int32x4_t a = vshlq_s32(v.a, vnegq_s32(vld1q_s32(down))), b = vshlq_s32(v.b, vnegq_s32(vld1q_s32(down + 4)));
+    return vcombine_s16(vqmovn_s32(a), vqmovn_s32(b));
+}
+BCNN_INLINE Shorts narrow(Ints a, Ints b, const int32_t* down) {  // each >> its down, saturated
+    return {narrow_eight(a, down), narrow_eight(b, down + int_lanes)};
 }
 BCNN_INLINE Pair load_pair(const int16_t* p) {
     int32_t both;

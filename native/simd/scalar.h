@@ -37,6 +37,7 @@ BCNN_INLINE Floats if_less(Floats a, Floats b, Floats then, Floats otherwise) { 
     for (int i = 0; i < lanes; i++) a.v[i] = a.v[i] < b.v[i] ? then.v[i] : otherwise.v[i];
     return a;
 }
+BCNN_INLINE Floats larger(Floats a, Floats b) { return if_less(b, a, a, b); }  // a > b ? a : b
 BCNN_INLINE Floats if_at_least(Floats a, Floats b, Floats then, Floats otherwise) {
     for (int i = 0; i < lanes; i++) a.v[i] = a.v[i] >= b.v[i] ? then.v[i] : otherwise.v[i];
     return a;
@@ -48,7 +49,8 @@ BCNN_INLINE unsigned at_least(Floats x, Floats t) {
 }
 
 constexpr int group = 8, tile_pixels = 4, tile_groups = 1;
-constexpr int finish_registers = 2;  // of channels that `finish` makes at a time
+constexpr int finish_registers = 2;                 // of channels that `finish` makes at a time
+constexpr int conv_pixels = 4, conv_registers = 2;  // a tile of a dense convolution
 #include "words.h"
 
 BCNN_INLINE Floats counts(const Wide* n) {

@@ -62,8 +62,13 @@ BCNN_INLINE Ints load_ints(const int32_t* p) {
     for (int i = 0; i < int_lanes; i++) a.v[i] = p[i];
     return a;
 }
-BCNN_INLINE void store_ints(int32_t* p, Ints a) {
-    for (int i = 0; i < int_lanes; i++) p[i] = a.v[i];
+BCNN_INLINE Shorts narrow(Ints a, Ints b, const int32_t* down) {  // each >> its down, saturated
+    Shorts r;
+    for (int i = 0; i < short_lanes; i++) {
+        const int v = (i < int_lanes ? a.v[i] : b.v[i - int_lanes]) >> down[i];
+        r.v[i] = int16_t(v > 32767 ? 32767 : v < -32768 ? -32768 : v);
+    }
+    return r;
 }
 typedef const int16_t* Pair;
 BCNN_INLINE Pair load_pair(const int16_t* p) { return p; }

@@ -25,6 +25,9 @@ BCNN_INLINE Floats if_less(Floats a, Floats b, Floats then, Floats otherwise) { 
     return {wasm_v128_bitselect(then.a, otherwise.a, wasm_f32x4_lt(a.a, b.a)),
             wasm_v128_bitselect(then.b, otherwise.b, wasm_f32x4_lt(a.b, b.b))};
 }
+BCNN_INLINE Floats larger(Floats x, Floats y) {
+    return {wasm_f32x4_pmax(y.a, x.a), wasm_f32x4_pmax(y.b, x.b)};
+}  // x > y ? x : y
 BCNN_INLINE Floats if_at_least(Floats a, Floats b, Floats then, Floats otherwise) {
     return {wasm_v128_bitselect(then.a, otherwise.a, wasm_f32x4_ge(a.a, b.a)),
             wasm_v128_bitselect(then.b, otherwise.b, wasm_f32x4_ge(a.b, b.b))};
@@ -51,7 +54,8 @@ static constexpr Tables tables;
 constexpr int together = 2;  // pixels that share a look-up
 constexpr int group = 16, tile_pixels = 4, tile_groups = 2;
 constexpr int finish_registers = 1;  // that `finish` makes at a time: half the code, and a register is two here
-typedef uint8_t Narrow;              // counts fit a byte
+constexpr int conv_pixels = 4, conv_registers = 2;  // a tile of a dense convolution
+typedef uint8_t Narrow;                             // counts fit a byte
 typedef uint16_t Wide;
 constexpr int narrow_limit = 252;
 

@@ -50,9 +50,15 @@ struct Ints {
 };
 typedef v128_t Pair;
 BCNN_INLINE Ints load_ints(const int32_t* p) { return {wasm_v128_load(p), wasm_v128_load(p + 4)}; }
-BCNN_INLINE void store_ints(int32_t* p, Ints v) {
-    wasm_v128_store(p, v.a);
-    wasm_v128_store(p + 4, v.b);
+BCNN_INLINE v128_t narrow_eight(Ints v, const int32_t* down) {  // no shift has an amount for each lane
+    int32_t sums[int_lanes];
+    wasm_v128_store(sums, v.a);
+    wasm_v128_store(sums + 4, v.b);
+    for (int i = 0; i < int_lanes; i++) sums[i] >>= down[i];
+    return wasm_i16x8_narrow_i32x4(wasm_v128_load(sums), wasm_v128_load(sums + 4));
+}
+BCNN_INLINE Shorts narrow(Ints a, Ints b, const int32_t* down) {  // each >> its down, saturated
+    return {narrow_eight(a, down), narrow_eight(b, down + int_lanes)};
 }
 BCNN_INLINE Pair load_pair(const int16_t* p) { return wasm_v128_load32_splat(p); }
 BCNN_INLINE Ints add_products(Ints sum, Pair x, const int16_t* w) {
