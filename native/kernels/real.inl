@@ -116,33 +116,47 @@ static void conv_depthwise(const ConvData& d, const float* const* rows, View v, 
     }
 }
 
-// What a block of output pixels from x on reads of a row, for one group: columns side by side, channel by channel, zeros
-// outside the map. So a row of a filter is one run of numbers, whatever padding, dilation and replication are, and a
-// tap outside adds 0, as in the definition.
+// A run of channels of all columns that a block of output pixels from x on reads, by `copy(to, pixel)`.
+template <class Value, class Copy>
+BCNN_INLINE void lay_run(const TapsData& d, const Value* from, int x, int pixels, int run, Value* to,
+                         const Copy& copy) {
+    const bool shared = d.step < d.kernel_width;  // neighbours read the same columns
+    const int spans = shared ? 1 : pixels, length = shared ? (pixels - 1) * d.step + d.kernel_width : d.kernel_width;
+    const int inner = d.k / d.groups;
+    for (int span = 0; span < spans; span++) {
+        int column = (x + span) * d.stride - d.left;
+        for (int i = 0; i < length; i++, column += d.dilation, to += inner)
+            if (unsigned(column) < unsigned(d.width))
+                copy(to, from + ptrdiff_t(column) * line_of<Value>);
+            else
+                for (int j = 0; j < run; j++) to[j] = 0;
+    }
+}
+
+// What a block of output pixels reads of a row, for one group: columns side by side, channel by channel, zeros outside
+// the map. So a row of a filter is one run of numbers, whatever padding, dilation and replication are, and a tap
+// outside adds 0, as in the definition.
 template <class Value>
 BCNN_INLINE void lay_columns(const TapsData& d, const Value* row, View v, int x, int pixels, int first,
                              Value* columns) {
     constexpr int line = line_of<Value>, piece = line / 4;
     const int inner = d.k / d.groups;
-    const bool shared = d.step < d.kernel_width;  // neighbours read the same columns
-    const int spans = shared ? 1 : pixels, length = shared ? (pixels - 1) * d.step + d.kernel_width : d.kernel_width;
     for (int c = 0, at = first % d.channels; c < inner;) {  // runs of channels that are neighbours in memory
         const int run = least(least(line - at % line, d.channels - at), inner - c);
+        const auto lay = [&](const auto& copy) __attribute__((always_inline)) {
+            lay_run(d, row + place_of<Value>(v, at), x, pixels, run, columns + c, copy);
+        };
         // The last piece may write more than the run, if that is written after it.
-        const bool pieces = at % piece == 0 && (run % piece == 0 || run == inner);
-        const Value* const from = row + place_of<Value>(v, at);
-        Value* to = columns + c;
-        for (int span = 0; span < spans; span++)
-            for (int i = 0; i < length; i++, to += inner) {
-                const int column = (x + span) * d.stride - d.left + i * d.dilation;
-                const Value* const pixel = from + ptrdiff_t(column) * line;
-                if (column < 0 || column >= d.width)
-                    for (int j = 0; j < run; j++) to[j] = 0;
-                else if (pieces)
-                    for (int j = 0; j < run; j += piece) __builtin_memcpy(to + j, pixel + j, sizeof(Value) * piece);
-                else
-                    for (int j = 0; j < run; j++) to[j] = pixel[j];
-            }
+        if (at % piece == 0 && run == inner && run <= piece)  // an image
+            lay([&](Value* to, const Value* from) { __builtin_memcpy(to, from, sizeof(Value) * piece); });
+        else if (at % piece == 0 && (run == inner || run % piece == 0))
+            lay([&](Value* to, const Value* from) {
+                for (int j = 0; j < run; j += piece) __builtin_memcpy(to + j, from + j, sizeof(Value) * piece);
+            });
+        else
+            lay([&](Value* to, const Value* from) {
+                for (int j = 0; j < run; j++) to[j] = from[j];
+            });
         c += run;
         at = wrapped(at + run, d.channels);
     }
