@@ -74,6 +74,22 @@ def test_any_program_gives_the_interpreters_bits(
     check(random_program(seed, height, width, ops), seed, least_memory=least_memory)
 
 
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 1 << 32), height=st.integers(1, 5), width=st.integers(1, 130), ops=st.integers(1, 3))
+def test_real_convolutions_and_pools_of_any_width_give_the_interpreters_bits(
+    seed: int, height: int, width: int, ops: int
+) -> None:
+    check(random_program(seed, height, width, ops, 70, only=("conv", "pool")), seed)
+
+
+@pytest.mark.parametrize("reads", [3, 7])
+@pytest.mark.parametrize("width", [4, 13, 57, 114, 127])
+def test_a_7x7_convolution_of_an_image_gives_the_interpreters_bits(width: int, reads: int) -> None:
+    draw, window = Draw(width), o.Window((7, 7), (2, 2), (3, 3, 3, 3))
+    conv = o.Conv(0, reads, draw.floats(7, 7, reads, 33), draw.floats(33), window)
+    check(named([draw.input(9, width, False), conv, o.MaxPool(1, o.Window((3, 3), (2, 2), (1, 1, 1, 1)))]))
+
+
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32), height=st.integers(1, 12), width=st.integers(1, 12))
 def test_binary_convolutions_of_any_window_give_the_interpreters_bits(seed: int, height: int, width: int) -> None:

@@ -55,6 +55,25 @@ def test_any_integer_program_gives_the_definitions_numbers(
     check(random_fixed_program(seed, height, width, ops), seed, least_memory=least_memory)
 
 
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 1 << 32), height=st.integers(1, 5), width=st.integers(1, 130), ops=st.integers(1, 3))
+def test_integer_convolutions_and_pools_of_any_width_give_the_definitions_numbers(
+    seed: int, height: int, width: int, ops: int
+) -> None:
+    check(random_fixed_program(seed, height, width, ops, 70, only=("conv", "pool")), seed)
+
+
+@pytest.mark.parametrize("reads", [3, 7])
+@pytest.mark.parametrize("width", [4, 13, 57, 114, 127])
+def test_an_integer_7x7_convolution_of_an_image_gives_the_definitions_numbers(width: int, reads: int) -> None:
+    draw, window = FixedDraw(width), o.Window((7, 7), (2, 2), (3, 3, 3, 3))
+    down = draw.rng.integers(0, 12, 33).astype(np.int16)
+    offset = draw.rng.integers(-1000, 1000, 33).astype(np.int32)
+    conv = o.FixedConv(0, reads, draw.shorts(7, 7, reads, 33, most=150), offset, down, window)
+    pool = o.MaxPool(1, o.Window((3, 3), (2, 2), (1, 1, 1, 1)))
+    check(named([draw.fixed_input(9, width, False), conv, pool]))
+
+
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32), height=st.integers(1, 12), width=st.integers(1, 12))
 def test_integer_binary_convolutions_of_any_window_give_the_definitions_numbers(
