@@ -1,4 +1,5 @@
-"""Every network of the field at 224 x 224, one image, one thread: this engine against ONNX Runtime in float, and Larq where it has one.
+"""Every network of the field at 224 x 224, one image, one thread: this engine in both kinds of numbers against ONNX Runtime in float, and
+Larq where it has one.
 
     python -m bench.networks --out bench/results/networks-zen3.json                      all of them
     python -m bench.networks --out ... --larq ENVIRONMENT/bin/python reactnet-a          these again; Larq in its own environment
@@ -24,7 +25,7 @@ from types import TracebackType
 from typing import Any
 
 from bcnn.bench.rival import Job
-from bcnn.bench.rivals import ENGINE, MAKERS, job_of, make
+from bcnn.bench.rivals import ENGINE, INTEGERS, MAKERS, job_of, make
 from bcnn.bench.timing import Times, facts
 from bcnn.files import write_atomic
 from bcnn.nets.chosen import resolve
@@ -94,7 +95,7 @@ def turns(samples: dict[str, Sample], rounds: int) -> dict[str, Times]:
 
 def measure(name: str, yardstick: Callable[[], object], larq: Larq | None, rounds: int) -> dict[str, Any]:
     job = job_of(resolve(name))
-    makers = {maker: MAKERS[maker] for maker in (ENGINE, FLOAT)}
+    makers = {maker: MAKERS[maker] for maker in (ENGINE, INTEGERS, FLOAT)}
     skipped = {}
     if binary_macs(job) > MANY_MACS:
         del makers[FLOAT]
@@ -132,7 +133,8 @@ def classes(job: Job) -> dict[str, float]:
 
 def table(results: dict[str, dict[str, Any]]) -> str:
     lines = [
-        f"{'network':18} {'engine ms':>10} {'ORT float':>10} {'x':>6} {'Larq':>8} {'x':>6}   processor time, least"
+        f"{'network':18} {'engine ms':>10} {'ORT float':>10} {'x':>6} {'Larq':>8} {'x':>6} {'int16 ms':>9} {'x ORT':>6} {'x Larq':>6}"
+        "   processor time, least"
     ]
     for name, result in results.items():
         cpu = {maker: times["cpu"] for maker, times in result["times"].items()}
@@ -144,6 +146,9 @@ def table(results: dict[str, dict[str, Any]]) -> str:
                 f"{cpu[other]:{wide}.1f}" if known else " " * wide,
                 f"{cpu[other] / ours:6.1f}" if known else " " * 6,
             ]
+        if (integers := cpu.get(INTEGERS)) is not None:
+            cells.append(f"{integers:9.2f}")
+            cells += [f"{cpu[other] / integers:6.1f}" if other in cpu else " " * 6 for other in (FLOAT, LARQ)]
         lines.append(f"{name:18} {' '.join(cells)}".rstrip())
     return "\n".join(lines)
 

@@ -26,7 +26,7 @@ PAGE, WHICH = ROOT / "docs" / "rivals.md", ROOT / "docs" / "which_network.md"
 PICTURE = ROOT / "docs" / "images" / "rivals.png"
 TIMES = ROOT / "bench" / "results" / "networks-zen3.json"
 WHOLE_WAY = ROOT / "bench" / "results" / "every-network.json"
-ENGINE, FLOAT, LARQ = "this engine", "ONNX Runtime, float Conv", "Larq Compute Engine"
+ENGINE, INTEGERS, FLOAT, LARQ = "this engine", "this engine, int16", "ONNX Runtime, float Conv", "Larq Compute Engine"
 
 PAPER, CODE, OTHER = "the BCNN paper", "its official code", "a secondary source"
 # Top-1 on ImageNet as published, %, and where it was read. None was measured by this project.
@@ -155,17 +155,23 @@ def counted(found: list[Row]) -> str:
 
 
 def timed(found: list[Row]) -> str:
+    """Ratios are to this engine in float32, and behind them to int16 where that was measured."""
     lines = []
+    both = any(INTEGERS in row.times for row in found)
     for row in found:
         if row.ms is None:
             continue
-        cells = [row.title, f"**{row.ms:.1f}**"]
+        cells, integers = [row.title, f"**{row.ms:.1f}**"], row.times.get(INTEGERS)
+        if both:
+            cells.append(f"**{integers:.1f}**" if integers else "")
         for other in (FLOAT, LARQ):
             known = row.times.get(other)
-            cells += [f"{known:.1f}", f"{known / row.ms:.1f}x"] if known else ["", ""]
+            ratios = [f"{known / ours:.1f}x" for ours in (row.ms, integers) if ours] if known else []
+            cells += [f"{known:.1f}" if known else "", ", ".join(ratios)]
         lines.append((*cells, slowest(row.name)))
-    header = "network | this engine, ms | ONNX Runtime float, ms | ratio | Larq Compute Engine, ms | ratio | where this engine's time goes"
-    return table(header, lines)
+    ratio = "ratio, to int16" if both else "ratio"
+    header = f"network | this engine, ms |{' int16, ms |' if both else ''} ONNX Runtime float, ms | {ratio} | Larq Compute Engine, ms | {ratio}"
+    return table(f"{header} | where this engine's time goes", lines)
 
 
 def slowest(name: str) -> str:
