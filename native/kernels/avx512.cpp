@@ -9,11 +9,16 @@
 #include <simde/x86/avx512.h>
 #define __m512 simde__m512
 #define __m512i simde__m512i
-static simde__m512 _mm512_cvtepi32_ps(simde__m512i v) {  // the one that SIMDe 0.7 lacks
+static simde__m512 _mm512_cvtepi32_ps(simde__m512i v) {  // this and the next SIMDe 0.7 lacks
     simde__m512i_private from = simde__m512i_to_private(v);
     simde__m512_private to;
     for (int i = 0; i < 16; i++) to.f32[i] = float(from.i32[i]);
     return simde__m512_from_private(to);
+}
+static simde__m512i _mm512_srav_epi32(simde__m512i v, simde__m512i by) {
+    simde__m512i_private from = simde__m512i_to_private(v), bits = simde__m512i_to_private(by), to;
+    for (int i = 0; i < 16; i++) to.i32[i] = from.i32[i] >> bits.i32[i];
+    return simde__m512i_from_private(to);
 }
 #undef _mm512_madd_epi16  // SIMDe 0.7 takes it for another one, with four arguments
 #define _mm512_madd_epi16(a, b) simde_mm512_madd_epi16(a, b)
