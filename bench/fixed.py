@@ -4,8 +4,8 @@
     python -m bench.fixed --out bench/results/fixed-zen4           writes .json and .txt
     python -m bench.fixed --avx2                                   everyone with AVX2, on a processor that has more
 
-Parameters are random: times do not depend on them. The converter calibrates on a few pictures. OpenVINO's oneDNN is asked for an
-instruction set by ONEDNN_MAX_CPU_ISA (its line "computes" names the kernels it took), ONNX Runtime by only_avx2.py.
+Parameters are random: times do not depend on them. The converter calibrates on a few pictures. OpenVINO's
+line "computes" names the kernels it took: its own BinaryConvolution cannot be held to AVX2.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import os
 import sys
 from pathlib import Path
 
-from bench.only_avx2 import hold_onnxruntime
+from bench.only_avx2 import hold
 
 from bcnn.bench.rival import Job, Rival
 from bcnn.bench.rivals import ENGINE, INTEGERS, MAKERS, Contest, contest, engine, in_integers, integers, job_of
@@ -61,17 +61,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write OUT.json and OUT.txt")
     parser.add_argument("--avx2", action="store_true", help="ask everyone for AVX2")
     arguments = parser.parse_args()
-    if arguments.avx2:
-        os.environ["BCNN_ISA"], os.environ["ONEDNN_MAX_CPU_ISA"] = "avx2", "AVX2"
-        hold_onnxruntime()
+    held = {"isa": hold()} if arguments.avx2 else {}
     os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it when it is first imported, below
     makers = {ENGINE: engine, INTEGERS: integers, TWO_BRANCHES: two_branches, TWO_THREADS: two_threads}
     makers |= {name: MAKERS[name] for name in (*MOBILENETS, BINARY)}
     job = job_of(preset("imagenet"), 1)
     result = contest(job, arguments.rounds, makers, on_made=lambda name: print(f"checking {name}", file=sys.stderr))
-    if arguments.avx2:
-        asked = "AVX2 for all, of oneDNN by ONEDNN_MAX_CPU_ISA, of ONNX Runtime by bench/only_avx2.py"
-        result = dataclasses.replace(result, facts=result.facts | {"isa": asked})
+    result = dataclasses.replace(result, facts=result.facts | held)
     text = result.text() + verdicts(result)
     print(text, end="")
     if arguments.out:

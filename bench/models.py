@@ -1,6 +1,7 @@
 """The README's front table: the shipped models and the paper's network against float and int8, in one interleaved run.
 
     python -m bench.models --out bench/results/models-zen3.json      measure, and write the table into README.md
+    python -m bench.models --out ... --avx2                          everyone with AVX2, on a processor that has more
     python -m bench.models --readme bench/results/models-zen3.json   write the table of a stored result: accuracies and sizes of the
                                                                      models as they are now, times as they were measured
 
@@ -19,6 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from bench.only_avx2 import hold
 from bench.pages import put_between
 
 from bcnn.bench.rival import Job
@@ -115,11 +117,12 @@ def table(result: dict[str, Any], source: str) -> str:
         cells = (_ms(row, (INTEGERS,)), _ms(row, (ENGINE,)), _ms(row, FLOAT), _ms(row, INT8))
         speed.append(f"| {row['network']} | {' | '.join(cells)} |")
     about = result["facts"]
+    where = f"{about['cpu']}, {about['isa']}" if "isa" in about else about["cpu"]
     return "\n".join(
         [
             *lines,
             "",
-            f"One image, one thread, all in turns in one process: {about['cpu']}, {about['date']} ([{source}]({source})). Elsewhere: the faster of ONNX Runtime and",
+            f"One image, one thread, all in turns in one process: {where}, {about['date']} ([{source}]({source})). Elsewhere: the faster of ONNX Runtime and",
             "PyTorch with the same network; MobileNetV1 of the same input size in the faster of ONNX Runtime and OpenVINO, random weights. P: branches of a convolution.",
             "",
             *speed,
@@ -161,10 +164,14 @@ def main() -> None:
         help="only the README's table of this file, whose accuracies and sizes are brought up to date",
     )
     parser.add_argument("--rounds", type=int, default=20, help="turns: each contestant is timed once a turn")
+    parser.add_argument("--avx2", action="store_true", help="hold everyone to AVX2")
     arguments = parser.parse_args()
     if arguments.out:
+        held = {"isa": hold()} if arguments.avx2 else {}
         os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it when it is first imported
-        write_atomic(arguments.out, (json.dumps(measure(arguments.rounds), indent=2) + "\n").encode())
+        result = measure(arguments.rounds)
+        result["facts"] |= held
+        write_atomic(arguments.out, (json.dumps(result, indent=2) + "\n").encode())
     else:
         stored = json.loads(arguments.readme.read_text(encoding="utf-8"))
         write_atomic(arguments.readme, (json.dumps(refreshed(stored), indent=2) + "\n").encode())

@@ -3,6 +3,7 @@ Larq where it has one.
 
     python -m bench.networks --out bench/results/networks-zen3.json                      all of them
     python -m bench.networks --out ... --larq ENVIRONMENT/bin/python reactnet-a          these again; Larq in its own environment
+    python -m bench.networks --out ... --avx2                                            this engine and ONNX Runtime with AVX2 alone
 
 Each network's contestants are checked, then take turns; networks follow one another, since together they would not fit into
 memory. The paper's network in this engine takes part in every network's turns: its time says how busy the machine was. Larq runs in
@@ -23,6 +24,8 @@ from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+from bench.only_avx2 import hold
 
 from bcnn.bench.rival import Job
 from bcnn.bench.rivals import ENGINE, INTEGERS, MAKERS, job_of, make
@@ -159,7 +162,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="results; networks that are not named stay as they are")
     parser.add_argument("--larq", type=Path, help="the Python of an environment with larq-compute-engine")
     parser.add_argument("--rounds", type=int, default=10, help="turns: each contestant is timed once a turn")
+    parser.add_argument("--avx2", action="store_true", help="hold this engine and ONNX Runtime to AVX2")
     arguments = parser.parse_args()
+    held = {"isa": f"{hold()} but Larq Compute Engine"} if arguments.avx2 else {}
     os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it when it is first imported
     stored = json.loads(arguments.out.read_text(encoding="utf-8")) if arguments.out.exists() else {}
 
@@ -169,6 +174,7 @@ def main() -> None:
     larq = Larq(arguments.larq) if arguments.larq else None
     for name in arguments.names or [name for name in ALL if name not in stored]:
         stored[name] = measure(name, yardstick, larq, arguments.rounds)
+        stored[name]["facts"] |= held
         ordered = {name: stored[name] for name in ALL if name in stored}
         write_atomic(arguments.out, (json.dumps(ordered, indent=1) + "\n").encode())
         print(table({name: stored[name]}), file=sys.stderr, flush=True)

@@ -3,7 +3,7 @@
     python -m tools.rivals_page
 
 Nothing on the pages is written by hand but the sentences in this file. Sources: src/bcnn/count/rivals.json (`tools.count_rivals`),
-bench/results/networks-zen3.json (`bench.networks`), every-network.json (`tools.every_network`) and equal-budget.json
+bench/results/networks-zen4-avx2.json (`bench.networks`), every-network.json (`tools.every_network`) and equal-budget.json
 (`bench.equal_budget`) beside it, and the published accuracies below. What was not measured is an empty cell. A test compares the pages with their sources.
 """
 
@@ -24,7 +24,7 @@ from bcnn.nets.config import preset
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, WHICH = ROOT / "docs" / "rivals.md", ROOT / "docs" / "which_network.md"
 PICTURE = ROOT / "docs" / "images" / "rivals.png"
-TIMES = ROOT / "bench" / "results" / "networks-zen3.json"
+TIMES = ROOT / "bench" / "results" / "networks-zen4-avx2.json"
 WHOLE_WAY = ROOT / "bench" / "results" / "every-network.json"
 ENGINE, INTEGERS, FLOAT, LARQ = "this engine", "this engine, int16", "ONNX Runtime, float Conv", "Larq Compute Engine"
 
@@ -190,7 +190,7 @@ def conditions() -> str:
     loads = [float(one["facts"]["load"].split()[0]) for one in measured.values()]
     yardstick = [one["times"]["imagenet"]["cpu"] for one in measured.values() if "imagenet" in one["times"]]
     return (
-        f"One image of 224 x 224, one thread, random weights, the least processor time of interleaved runs: {facts['cpu']}; {facts['versions']}. "
+        f"One image of 224 x 224, one thread, random weights, the least processor time of interleaved runs: {facts['cpu']}; {facts['versions']}{'; ' + facts['isa'] if 'isa' in facts else ''}. "
         f"The machine was busy (load {min(loads):.0f} to {max(loads):.0f} on two cores), so wall times would say little; the paper's network took part in "
         f"each network's turns, and its processor time was {min(yardstick):.1f} to {max(yardstick):.1f} ms. Every contestant was checked before it was timed."
     )
