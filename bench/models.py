@@ -1,8 +1,8 @@
 """The README's front table: the shipped models and the paper's network against float and int8, in one interleaved run.
 
-    python -m bench.models --out bench/results/models-zen3.json      measure, and write the table into README.md
+    python -m bench.models --out bench/results/models-zen4-avx2.json      measure, and write the table into README.md
     python -m bench.models --out ... --avx2                          everyone with AVX2, on a processor that has more
-    python -m bench.models --readme bench/results/models-zen3.json   write the table of a stored result: accuracies and sizes of the
+    python -m bench.models --readme bench/results/models-zen4-avx2.json   write the table of a stored result: accuracies and sizes of the
                                                                      models as they are now, times as they were measured
 
 Every contestant is checked before it is timed, has one thread, and takes turns with all others in one process. "The same

@@ -74,6 +74,19 @@ def test_an_integer_7x7_convolution_of_an_image_gives_the_definitions_numbers(wi
     check(named([draw.fixed_input(9, width, False), conv, pool]))
 
 
+@pytest.mark.parametrize(
+    ("k", "made", "groups"),
+    [(32, 32, 4), (32, 64, 8), (36, 12, 6), (40, 200, 10), (25, 400, 25), (6, 10, 2), (68, 68, 34)],
+)
+def test_integer_groups_that_are_made_together_give_the_definitions_numbers(k: int, made: int, groups: int) -> None:
+    """A register of channels reads several groups, some of them odd in number or size."""
+    draw, window = FixedDraw(k + made), o.Window((3, 3), (1, 1), (1, 1, 1, 1))
+    down = draw.rng.integers(0, 12, made).astype(np.int16)
+    offset = draw.rng.integers(-1000, 1000, made).astype(np.int32)
+    weight = draw.shorts(3, 3, k // groups, made, most=150)
+    check(named([draw.fixed_input(5, 9), o.FixedConv(0, k, weight, offset, down, window, groups)]))
+
+
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32), height=st.integers(1, 12), width=st.integers(1, 12))
 def test_integer_binary_convolutions_of_any_window_give_the_definitions_numbers(

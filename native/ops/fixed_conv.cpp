@@ -28,15 +28,21 @@ public:
             sums_.data()[c] = offset[c] + ((1 << down[c]) >> 1);
             shift[c] = down[c];
         }
-        kind_ = groups == 1 || o / size_t(groups) % lanes == 0 ? FixedConvKind::dense : FixedConvKind::scattered;
+        const size_t made = o / size_t(groups), joined = joined_groups(groups, made, lanes);
+        kind_ = joined <= kMostJoined ? FixedConvKind::dense : FixedConvKind::scattered;
         if (kind_ == FixedConvKind::dense) {
-            const size_t run = taps / height * inner, pairs = (run + 1) / 2, size = height * pairs * 2 * padded(o);
+            const size_t width = taps / height, run = width * inner * joined, pairs = (run + 1) / 2;
+            const size_t size = height * pairs * 2 * padded(o);
             const auto place = [&](auto* to) {
                 for (size_t y = 0; y < height; y++)
-                    for (size_t i = 0; i < run; i++)
-                        for (size_t c = 0; c < o; c++)
-                            to[(((c / lanes * height + y) * pairs + i / 2) * lanes + c % lanes) * 2 + i % 2] =
-                                std::remove_reference_t<decltype(*to)>(weight[(y * run + i) * o + c]);
+                    for (size_t x = 0; x < width; x++)
+                        for (size_t k = 0; k < inner; k++)
+                            for (size_t c = 0; c < o; c++) {
+                                const size_t i = (x * joined + c / made % joined) * inner + k;
+                                to[(((c / lanes * height + y) * pairs + i / 2) * lanes + c % lanes) * 2 + i % 2] =
+                                    std::remove_reference_t<decltype(*to)>(
+                                        weight[((y * width + x) * inner + k) * o + c]);
+                            }
             };
             const auto fits = [](int16_t w) { return w == int8_t(w); };
             if (alone() && std::all_of(weight, weight + taps * inner * o, fits)) {  // what memory brings is the time
@@ -50,7 +56,8 @@ public:
             weight_ = Aligned<int16_t>(taps * inner * o);
             std::copy(weight, weight + taps * inner * o, weight_.data());
         }
-        d_ = {window_.taps_of(from[0], shape, reads_, groups),
+        const int apart = kind_ == FixedConvKind::dense ? groups / int(joined) : groups;
+        d_ = {window_.taps_of(from[0], shape, reads_, apart),
               weight_.data(),
               bytes_.data(),
               nullptr,
@@ -88,6 +95,15 @@ public:
     }
 
 private:
+    // How many groups are made as one, with weights of 0 between them, so that whole registers of channels read the same
+    // values. That many times the products, but a register of them at a time.
+    static size_t joined_groups(int groups, size_t made, size_t lanes) {
+        size_t joined = 1;
+        while (joined < size_t(groups) && (size_t(groups) % joined || joined * made % lanes)) joined++;
+        return joined;
+    }
+    static constexpr size_t kMostJoined = 8;  // a register has 8 to 32 channels, and one by one they take longer still
+
     size_t columns_at() const { return (size_t(window_.kernel[0]) * sizeof(int16_t*) + 63) / 64 * 64; }
 
     const Kernels& kernels_;
