@@ -1,7 +1,7 @@
 """Every network of the field at 224 x 224, one image, one thread: this engine in both kinds of numbers against ONNX Runtime in float, and
 Larq where it has one.
 
-    python -m bench.networks --out bench/results/networks-zen3.json                      all of them
+    python -m bench.networks --out bench/results/networks-zen4-avx2.json                      all of them
     python -m bench.networks --out ... --larq ENVIRONMENT/bin/python reactnet-a          these again; Larq in its own environment
     python -m bench.networks --out ... --avx2                                            this engine and ONNX Runtime with AVX2 alone
 
