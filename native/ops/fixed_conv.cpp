@@ -56,13 +56,16 @@ public:
             weight_ = Aligned<int16_t>(taps * inner * o);
             std::copy(weight, weight + taps * inner * o, weight_.data());
         }
-        const int apart = kind_ == FixedConvKind::dense ? groups / int(joined) : groups;
-        d_ = {window_.taps_of(from[0], shape, reads_, apart),
+        // The last of the groups made together may be fewer: what is read in place of others meets weights of 0.
+        const bool dense = kind_ == FixedConvKind::dense;
+        const int apart = dense ? (groups + int(joined) - 1) / int(joined) : groups;
+        d_ = {window_.taps_of(from[0], shape, dense ? apart * int(joined * inner) : reads_, apart),
               weight_.data(),
               bytes_.data(),
               nullptr,
               sums_.data(),
               shift};
+        if (dense) d_.o = apart * int(joined * made);
     }
     Range rows(int slot, int y) const override {
         return slot ? endings_.rows(slot - 1, y) : window_.rows(y, from[0].h);
@@ -99,7 +102,7 @@ private:
     // values. That many times the products, but a register of them at a time.
     static size_t joined_groups(int groups, size_t made, size_t lanes) {
         size_t joined = 1;
-        while (joined < size_t(groups) && (size_t(groups) % joined || joined * made % lanes)) joined++;
+        while (joined < size_t(groups) && joined * made % lanes) joined++;
         return joined;
     }
     static constexpr size_t kMostJoined = 8;  // a register has 8 to 32 channels, and one by one they take longer still
