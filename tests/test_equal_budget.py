@@ -124,7 +124,7 @@ def test_the_table_at_equal_budget_has_a_row_per_network_best_first_and_says_wha
     assert rows[0].endswith("1.0 M MACs real |")
     assert rows[1].endswith("| nothing |")
     assert "not trained yet |  |" in rows[2]
-    assert rows[-1] == "So far 2 of 3 networks have their rate, 2 are trained, 1 of them twice."
+    assert rows[-1] == "2 of 3 networks are trained, 1 of them with a second seed; 2 have tried all rates."
     found["times"] = {"facts": {"cpu": "some processor", "date": "2026-11-17 20:00 UTC"}, "ms": {"a": 0.25}}
     rows = equal_budget_table.equal_budget().splitlines()[2:]
     assert "| 0.25 |" in rows[1]

@@ -33,6 +33,39 @@ def equal_budget() -> str:
     return table(header, lines, words=2) + "\n" + state(found)
 
 
+def answer() -> str:
+    """Who to take, from the means of the seeds: the most accurate, those that nobody beats in less time, and with bits alone."""
+    found = read(RESULTS)
+    mean = {
+        name: sum(run["top1"] for run in one["seeds"].values()) / len(one["seeds"])
+        for name, one in found.get("networks", {}).items()
+        if one["seeds"]
+    }
+    ms: dict[str, float] = found.get("times", {}).get("ms", {})
+    if not mean or any(name not in ms for name in mean):
+        return ""
+    ranked = sorted(mean, key=lambda name: -mean[name])
+    front = [name for i, name in enumerate(ranked) if all(ms[name] < ms[other] for other in ranked[:i])]
+    said = ", ".join(f"{name} ({mean[name]:.1%} in {ms[name]:.2f} ms)" for name in front)
+    bits = next(
+        name
+        for name in ranked
+        if not found["networks"][name]["real_products"] + found["networks"][name]["padded_products"]
+    )
+    tops = [[run["top1"] for run in one["seeds"].values()] for one in found["networks"].values()]
+    spread = (
+        max(max(seeds) - min(seeds) for seeds in tops if len(seeds) > 1)
+        if any(len(seeds) > 1 for seeds in tops)
+        else None
+    )
+    text = f"More accurate than these was nobody in as little time: {said}. With nothing but 1 x 1 bit products: {bits}, {mean[bits]:.1%}."
+    if spread is not None:
+        text += (
+            f" Two seeds of one network differed by up to {100 * spread:.1f} points; smaller differences say nothing."
+        )
+    return text + "\n\n"
+
+
 def rate(found: dict[str, Any], record: dict[str, Any]) -> str:
     """The best of all that the schedule tries, once all have been tried."""
     tried = record["rates"]
@@ -47,10 +80,11 @@ def state(found: dict[str, Any]) -> str:
     """What is finished, and what the times are of."""
     records = found["networks"].values()
     chosen, once = sum(bool(rate(found, one)) for one in records), sum(bool(one["seeds"]) for one in records)
-    said = f"So far {chosen} of {len(records)} networks have their rate, {once} are trained, {sum(len(one['seeds']) > 1 for one in records)} of them twice."
+    twice = sum(len(one["seeds"]) > 1 for one in records)
+    said = f"{once} of {len(records)} networks are trained, {twice} of them with a second seed; {chosen} have tried all rates."
     if found["times"]:
         facts = found["times"]["facts"]
-        said += f" Times: one image, one thread, the least processor time of one interleaved run beside other work; {facts['cpu']}, {facts['date'][:10]}."
+        said += f" Times: one image, one thread, the least processor time of one interleaved run, float32 (load {facts['load']}); {facts['cpu']}, {facts['date'][:10]}."
     return said + "\n"
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.pages import read, table
-from tools.equal_budget_table import budget_schedule, equal_budget
+from tools.equal_budget_table import answer, budget_schedule, equal_budget
 
 from bcnn.count.counts import Counts, count
 from bcnn.count.rivals import Rival, rivals
@@ -324,9 +324,9 @@ The answers below are picked by `python -m tools.rivals_page` from the tables of
 
 ## With your own training budget
 
-Published accuracies come from different schedules, teachers and epochs. Trained alike, at about the same binary MACs, on CIFAR-10:
+Published accuracies come from different schedules, teachers and epochs. Trained alike and briefly, at about the same binary MACs, on CIFAR-10 ([how](rivals.md#trained-at-equal-budget)):
 
-{equal_budget()}"""
+{answer()}{equal_budget()}"""
 
 
 # --- the picture ----------------------------------------------------------------------------------------------------
