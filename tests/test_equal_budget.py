@@ -125,7 +125,16 @@ def test_the_table_at_equal_budget_has_a_row_per_network_best_first_and_says_wha
     assert rows[1].endswith("| nothing |")
     assert "not trained yet |  |" in rows[2]
     assert rows[-1] == "2 of 3 networks are trained, 1 of them with a second seed; 2 have tried all rates."
-    found["times"] = {"facts": {"cpu": "some processor", "date": "2026-11-17 20:00 UTC"}, "ms": {"a": 0.25}}
+    found["times"] = {
+        "facts": {"cpu": "some processor", "load": "1.0 on 2 cores", "date": "2026-11-17 20:00 UTC"},
+        "ms": {"a": 0.25},
+    }
     rows = equal_budget_table.equal_budget().splitlines()[2:]
     assert "| 0.25 |" in rows[1]
+    assert equal_budget_table.answer() == ""  # not all that are trained have times
+    found["times"]["ms"]["b"] = 0.5
+    said = equal_budget_table.answer()
+    assert "b (77.5% in 0.50 ms), a (70.0% in 0.25 ms)." in said
+    assert "1 x 1 bit products: a, 70.0%" in said
+    assert "up to 5.0 points" in said
     assert rows[-1].endswith("some processor, 2026-11-17.")
