@@ -39,7 +39,8 @@ except ImportError:  # 0.1.0
     program = sample_program(preset("imagenet"))
 image = sample_image(*program.shapes[0][:2])[None]
 engines = {threads: Engine(program, threads=threads) for threads in (1, 2)}
-print("ready", flush=True)
+from bcnn import _core
+print("ready", _core.__file__, flush=True)
 for line in sys.stdin:
     if int(line) == 0:
         print(sum(cost.seconds for cost in engines[1].profile(image[0], repeats=20)), flush=True)
@@ -77,7 +78,8 @@ def stepper(weights):
         adam.step()
     return network, step
 steps = {1: stepper("real"), 2: stepper("binary")}
-print("ready", flush=True)
+from bcnn import _core
+print("ready", _core.__file__, flush=True)
 for line in sys.stdin:
     network, step = steps[int(line)]
     with cores(network):
@@ -91,13 +93,15 @@ for line in sys.stdin:
 """
 
 
-def start(python: str, path: str | None, child: str) -> subprocess.Popen[str]:
+def start(python: str, path: str | None, child: str) -> tuple[subprocess.Popen[str], str]:
+    """The process, and the native core that it has loaded."""
     env = {**os.environ, "PYTHONPATH": path} if path else {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     made = subprocess.Popen([python, "-c", child], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert made.stdout is not None
-    if made.stdout.readline() != "ready\n":
+    ready, _, core = made.stdout.readline().partition(" ")
+    if ready != "ready":
         raise SystemExit(f"{python} could not make the network")
-    return made
+    return made, core.strip()
 
 
 def ask(child: subprocess.Popen[str], question: int) -> list[float]:
@@ -120,10 +124,13 @@ def main() -> None:
     for key, value in facts(threads=1 if given.training else 2).items():
         print(f"{key:9} {value}")
     root = Path(__file__).resolve().parents[1]
-    builds = {
+    started = {
         "before": start(given.python, given.path, child),
         "now": start(sys.executable, str(root / "src"), child),
     }
+    if len({core for _, core in started.values()}) == 1:  # an editable install comes before PYTHONPATH
+        raise SystemExit(f"both builds are {started['now'][1]}: give the other one a virtual environment of its own")
+    builds = {name: process for name, (process, _) in started.items()}
     times: dict[tuple[str, int], list[float]] = {(name, question): [] for name in builds for question in questions}
     for turn in range(given.rounds):
         for question in questions:
@@ -134,7 +141,7 @@ def main() -> None:
         for name, row in rows.items():
             print(f"{what:9} {name:7} min {min(row):7.3f} ms  median {statistics.median(row):7.3f} ms")
         low = {
-            name: statistics.median(sorted(row)[: len(row) // 4]) for name, row in rows.items()
+            name: statistics.median(sorted(row)[: max(1, len(row) // 4)]) for name, row in rows.items()
         }  # of the quiet quarter
         print(
             f"  now / before: min {min(rows['now']) / min(rows['before']):.3f}, quiet {low['now'] / low['before']:.3f}"
