@@ -37,7 +37,7 @@ def with_slopes(program: Program, low: float, high: float) -> Program:
     made = []
     for op in program.ops:
         after = getattr(op, "after", None)
-        made.append(replace(op, after=tuple(map(drawn, after))) if after else op)  # type: ignore[type-var]
+        made.append(replace(op, after=tuple(map(drawn, after))) if after else op)
     return replace(program, ops=tuple(made))
 
 
