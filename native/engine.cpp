@@ -9,7 +9,8 @@ struct Engine::Context {
     Aligned<uint8_t> arena;
     struct Own {  // of a share that may run at the same time as others
         Aligned<uint8_t> scratch;
-        std::vector<Map> maps;  // that the op of a step reads
+        std::vector<Task> tasks;  // by op of a segment: what its steps have in common
+        std::vector<Map> maps;    // that those read
     };
     std::vector<Own> own;
 };
@@ -29,10 +30,7 @@ Engine::Engine(const std::vector<Record>& records, const std::vector<Shape>& sha
     value_bytes_ = build.value_bytes;
     for (size_t i = 0; i < records.size(); i++) maker_.push_back(build.maker(int(i)));
     ops_ = std::move(build.ops);
-    for (const auto& op : ops_) {
-        scratch_bytes_ = std::max(scratch_bytes_, op->scratch_bytes());
-        most_slots_ = std::max(most_slots_, op->reads.size());
-    }
+    for (const auto& op : ops_) scratch_bytes_ = std::max(scratch_bytes_, op->scratch_bytes());
     layouts_ = bcnn::layouts(ops_, kernels);
     alone_ = make_plan(ops_, layouts_, 1, goal);
     if (threads > 1) split_ = make_plan(ops_, layouts_, threads, goal);
@@ -58,8 +56,16 @@ Pool& Engine::pool() {
 std::unique_ptr<Engine::Context> Engine::context(const Plan& plan, int scratches) const {
     auto context = std::make_unique<Context>();
     context->arena = Aligned<uint8_t>(plan.bytes);
+    size_t most_ops = 0, most_maps = 0;  // of a segment
+    for (const Segment& segment : plan.segments) {
+        size_t maps = 0;
+        for (int i = segment.begin; i < segment.end; i++) maps += ops_[size_t(i)]->reads.size();
+        most_ops = std::max(most_ops, size_t(segment.end - segment.begin));
+        most_maps = std::max(most_maps, maps);
+    }
     for (int i = 0; i < scratches; i++)
-        context->own.push_back({Aligned<uint8_t>(scratch_bytes_ + 1), std::vector<Map>(most_slots_)});
+        context->own.push_back(
+            {Aligned<uint8_t>(scratch_bytes_ + 1), std::vector<Task>(most_ops), std::vector<Map>(most_maps)});
     return context;
 }
 
@@ -121,10 +127,23 @@ void Engine::profile(const uint8_t* image, int repeats, double* seconds) {
 void Engine::segment(const Plan& plan, int index, int share_index, const Run& run) const {
     const Segment& segment = plan.segments[size_t(index)];
     const Share& share = segment.shares[size_t(share_index)];
+    Context::Own& own = run.context.own[size_t(run.own)];
+    Map* in = own.maps.data();
+    for (int i = segment.begin; i < segment.end; i++) {
+        const Op& op = *ops_[size_t(i)];
+        own.tasks[size_t(i - segment.begin)] = {0,         0,
+                                                share.c0,  std::min(share.c1, op.shape.c),
+                                                in,        map(plan, segment, share, i, run.context),
+                                                run.image, own.scratch.data()};
+        for (const int read : op.reads) *in++ = map(plan, segment, share, read, run.context);
+    }
     using Clock = std::chrono::steady_clock;
     Clock::time_point before = Clock::now();
     for (const Step& s : share.steps) {
-        step(plan, segment, share, s, run);
+        Task& task = own.tasks[size_t(s.op - segment.begin)];
+        task.y0 = s.y0;
+        task.y1 = s.y1;
+        step(s.op, task, run);
         if (run.fastest) {
             const Clock::time_point now = Clock::now();
             double& seconds = run.fastest[&s - share.steps.data()];
@@ -137,9 +156,10 @@ void Engine::segment(const Plan& plan, int index, int share_index, const Run& ru
 Map Engine::map(const Plan& plan, const Segment& segment, const Share& share, int op, Context& context) const {
     const Place& place = plan.place(segment, share, op);
     const Layout& layout = layouts_[size_t(op)];
-    // Bytes to values by a shift: a division for each map of each of some thousand steps would be seen.
-    const int halvings = ops_[size_t(op)]->value_bytes == 4 ? 2 : 1;
-    return {context.arena.data() + place.offset, place.rows, layout.row, {layout.period, place.block >> halvings}};
+    return {context.arena.data() + place.offset,
+            place.rows,
+            layout.row,
+            {layout.period, place.block / ops_[size_t(op)]->value_bytes}};
 }
 
 namespace {
@@ -168,22 +188,12 @@ void copy_rows(const Op& op, const Task& task, Value* to) {
 
 }  // namespace
 
-void Engine::step(const Plan& plan, const Segment& segment, const Share& share, const Step& s, const Run& run) const {
-    const Op& op = *ops_[size_t(s.op)];
-    Context::Own& own = run.context.own[size_t(run.own)];
-    for (size_t slot = 0; slot < op.reads.size(); slot++)
-        own.maps[slot] = map(plan, segment, share, op.reads[slot], run.context);
-    const Task task{s.y0,
-                    s.y1,
-                    share.c0,
-                    std::min(share.c1, op.shape.c),
-                    own.maps.data(),
-                    map(plan, segment, share, s.op, run.context),
-                    run.image,
-                    own.scratch.data()};
+void Engine::step(int index, const Task& task, const Run& run) const {
+    const Op& op = *ops_[size_t(index)];
     op.run(task);
-    if (layouts_[size_t(s.op)].extend && !op.extends()) (value_bytes_ == 4 ? extend<float> : extend<int16_t>)(op, task);
-    if (run.maps && maker_[size_t(op.record)] == s.op) copy_out(op, task, run.maps[op.record]);
+    if (layouts_[size_t(index)].extend && !op.extends())
+        (value_bytes_ == 4 ? extend<float> : extend<int16_t>)(op, task);
+    if (run.maps && maker_[size_t(op.record)] == index) copy_out(op, task, run.maps[op.record]);
 }
 
 void Engine::copy_out(const Op& op, const Task& task, void* to) const {

@@ -42,7 +42,7 @@ private:
     void after_fork();
     std::unique_ptr<Context> context(const Plan& plan, int scratches) const;
     void segment(const Plan& plan, int index, int share, const Run& run) const;
-    void step(const Plan& plan, const Segment& segment, const Share& share, const Step& step, const Run& run) const;
+    void step(int op, const Task& task, const Run& run) const;
     Map map(const Plan& plan, const Segment& segment, const Share& share, int op, Context& context) const;
     void copy_out(const Op& op, const Task& task, void* to) const;
     void take_logits(const Plan& plan, Context& context, uint8_t* logits) const;
@@ -54,7 +54,7 @@ private:
     std::vector<int> maker_;  // by record: the op that makes its map
     std::vector<Layout> layouts_;
     Plan alone_, split_;  // for one thread, for all if they are more
-    size_t value_bytes_, logits_, image_bytes_, scratch_bytes_ = 0, most_slots_ = 0;
+    size_t value_bytes_, logits_, image_bytes_, scratch_bytes_ = 0;
     std::vector<int> split_pieces_;
     std::vector<std::unique_ptr<Context>> contexts_;  // thread i's for alone_
     std::unique_ptr<Context> split_context_;

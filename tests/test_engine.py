@@ -134,7 +134,7 @@ def counting(k: int, taps: int = 1) -> o.Branch:
     return o.Branch(np.full(k, -1e30, F32), weight, np.ones(70, F32), np.zeros(70, F32))
 
 
-@pytest.mark.parametrize("k", [252, 253, 256, 511, 512, 1024, 1100])
+@pytest.mark.parametrize("k", [252, 253, 256, 511, 512, 1024, 1100, 6304])
 def test_counts_that_outgrow_a_byte_stay_exact(k: int) -> None:
     """Where bytes and 16-bit halves would overflow first."""
     check(named((Draw(0).input(1, 61), o.BinaryConv(0, k, (counting(k), Draw(k).branch(k, 70))))))

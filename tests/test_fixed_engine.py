@@ -109,7 +109,7 @@ def test_integer_modules_of_any_channel_counts_give_the_definitions_numbers(
     check(named(ops), seed)
 
 
-@pytest.mark.parametrize("k", [252, 253, 256, 511, 512, 1024, 16383, 32767])
+@pytest.mark.parametrize("k", [252, 253, 256, 511, 512, 1024, 6304, 16383, 32767])
 def test_integer_counts_that_outgrow_a_byte_stay_exact(k: int) -> None:
     """Every bit of the input is 1, every weight 0: all differ, and the dot is -k. Then by a random branch."""
     up = (32767 // k).bit_length() - 1

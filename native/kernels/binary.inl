@@ -105,46 +105,54 @@ BCNN_NOINLINE void gather_block(const DotsData& d, const BitRows& from, int p0, 
 
 // --- counts ----------------------------------------------------------------------------------------------------------
 
-// n = popcount(x ^ w) of a block of pixels and G groups of channels.
+// n = popcount(x ^ w) of a block of pixels and G groups of channels; `next`: from a pixel's counts to the next one's.
 template <int G, class Count>
-BCNN_NOINLINE void dots(const uint8_t* bits, size_t bytes, int pixels, const uint8_t* w, size_t w_group, Count* n) {
-    constexpr int T = G < tile_groups ? 2 * tile_pixels : tile_pixels;  // as many sums at a time either way
+BCNN_NOINLINE void dots(const uint8_t* bits, size_t bytes, int pixels, const uint8_t* w, size_t w_group, Count* n,
+                        int next) {
+    constexpr int T = tile_pixels * tile_groups / G;  // as many sums at a time with fewer groups
     int p = 0;
-    for (; p + T <= pixels; p += T) dot<T, G>(bits + p / together * bytes, bytes, w, w_group, n + p * kPad);
-    for (; p + 2 <= pixels; p += 2) dot<2, G>(bits + p / together * bytes, bytes, w, w_group, n + p * kPad);
-    if (p < pixels) dot<together, G>(bits + p / together * bytes, bytes, w, w_group, n + p * kPad);
+    for (; p + T <= pixels; p += T) dot<T, G>(bits + p / together * bytes, bytes, w, w_group, n + p * next, next);
+    for (; p + 2 <= pixels; p += 2) dot<2, G>(bits + p / together * bytes, bytes, w, w_group, n + p * next, next);
+    if (p < pixels) dot<together, G>(bits + p / together * bytes, bytes, w, w_group, n + p * next, next);
 }
 
-// The counts of one branch for up to 64 channels from c on.
-template <class Count>
-BCNN_INLINE void count(const DotsData& d, const uint8_t* weight, const uint8_t* bits, int pixels, int c, Count* n) {
-    constexpr int unit = sizeof(Count) == sizeof(ShortCount) ? short_groups : 1;  // groups that are made together
-    const int groups = (least(kPad, d.o - c) + unit * group - 1) / (unit * group) * unit;
-    const uint8_t* w = weight + size_t(c / group) * d.weight_group;
+// The same for any number of groups: as many as a tile has, then half as many, down to `unit`.
+template <int G, int unit, class Count>
+BCNN_INLINE void dots_of(const uint8_t* bits, size_t bytes, int pixels, const uint8_t* w, size_t w_group, int groups,
+                         Count* n, int next) {
     int g = 0;
-    for (; g + tile_groups <= groups; g += tile_groups)
-        dots<tile_groups>(bits, d.bits, pixels, w + g * d.weight_group, d.weight_group, n + g * group);
-    if constexpr (unit == 1)
-        for (; g < groups; g++) dots<1>(bits, d.bits, pixels, w + g * d.weight_group, d.weight_group, n + g * group);
+    for (; g + G <= groups; g += G) dots<G>(bits, bytes, pixels, w + g * w_group, w_group, n + g * group, next);
+    if constexpr (G > unit)
+        dots_of<G / 2, unit>(bits, bytes, pixels, w + g * w_group, w_group, groups - g, n + g * group, next);
+}
+
+// The counts of one branch for `channels` from c on.
+template <class Count>
+BCNN_INLINE void count(const DotsData& d, const uint8_t* weight, const uint8_t* bits, int pixels, int c, int channels,
+                       Count* n) {
+    constexpr int unit = sizeof(Count) == sizeof(ShortCount) ? short_groups : 1;  // groups that are made together
+    const int groups = (channels + unit * group - 1) / (unit * group) * unit;
+    const uint8_t* const w = weight + size_t(c / group) * d.weight_group;
+    dots_of<tile_groups, unit>(bits, d.bits, pixels, w, d.weight_group, groups, n, d.counted);
 }
 
 // The same from the rows of a RankTable: `each(p, at)` says which.
 template <class Count, class Each>
-BCNN_INLINE void sum_rows(const RankTable& t, int pixels, int c, int o, Count* n, const Each& each) {
+BCNN_INLINE void sum_rows(const RankTable& t, int pixels, int c, int channels, Count* n, int next, const Each& each) {
     const uint8_t *first = t.rows[0] + c, *second = t.rows[1] + c;
-    const bool both = o - c > kShortLine;
-    for (int p = 0; p < pixels; p++, n += kPad) {
-        int at[2];
-        each(p, at);
-        add_rows(first + at[0], second + at[1], n);
-        if (both) add_rows(first + at[0] + kShortLine, second + at[1] + kShortLine, n + kShortLine);
-    }
+    for (int i = 0; i < channels; i += kShortLine)
+        for (int p = 0; p < pixels; p++) {
+            int at[2];
+            each(p, at);
+            add_rows(first + at[0] + i, second + at[1] + i, n + p * next + i);
+        }
 }
 
 // `ranks`: of rank_pack.
 template <class Count>
-BCNN_INLINE void count_by_rank(const FloatRankTable& t, const uint8_t* ranks, int pixels, int c, int o, Count* n) {
-    sum_rows(t, pixels, c, o, n, [=](int p, int* at) __attribute__((always_inline)) {
+BCNN_INLINE void count_by_rank(const FloatRankTable& t, const uint8_t* ranks, int pixels, int c, int channels, Count* n,
+                               int next) {
+    sum_rows(t, pixels, c, channels, n, next, [=](int p, int* at) __attribute__((always_inline)) {
         uint16_t of[2];
         __builtin_memcpy(of, ranks + size_t(p) * sizeof of, sizeof of);
         at[0] = of[0];
@@ -155,16 +163,16 @@ BCNN_INLINE void count_by_rank(const FloatRankTable& t, const uint8_t* ranks, in
 // The same word by word: any channel may be in another group.
 template <class Count>
 BCNN_NOINLINE void count_plain(const DotsData& d, const uint8_t* weight, const uint8_t* bits, int pixels, int c,
-                               Count* n) {
+                               int channels, Count* n) {
     const int words = dot_words(d.gather), made = d.o / d.gather.groups;
     for (int p = 0; p < pixels; p++)
-        for (int i = 0; i < least(kPad, d.o - c); i++) {
+        for (int i = 0; i < channels; i++) {
             const uint32_t* const w = (const uint32_t*)weight + size_t(c + i) * size_t(words);
             const uint32_t* const x =
                 (const uint32_t*)(bits + (size_t(p) * size_t(d.gather.groups) + size_t((c + i) / made)) * d.bits);
             int sum = 0;
             for (int j = 0; j < words; j++) sum += __builtin_popcount(x[j] ^ w[j]);
-            n[p * kPad + i] = Count(sum);
+            n[p * d.counted + i] = Count(sum);
         }
 }
 
@@ -178,6 +186,7 @@ struct Finish {
     const float *add[2], *slope[2];
     float* out;
     int pixels;
+    ptrdiff_t n_next;                 // from a pixel's counts to the next one's
     ptrdiff_t add_next[2], out_next;  // from the first register's channels to the second's: replication may lead back
 };
 
@@ -200,7 +209,7 @@ static void finish(const Finish<Count>& f) {
     const Count *n = f.n[0], *second = f.n[B - 1];
     const float *x = f.add[0], *other = f.add[1];
     float* out = f.out;
-    const ptrdiff_t x_next = f.add_next[0], other_next = f.add_next[1], out_next = f.out_next;
+    const ptrdiff_t n_next = f.n_next, x_next = f.add_next[0], other_next = f.add_next[1], out_next = f.out_next;
     int p = f.pixels;
     const auto pixels = [&](auto count) __attribute__((always_inline)) {
         constexpr int T = decltype(count)::value;
@@ -210,12 +219,12 @@ static void finish(const Finish<Count>& f) {
 #define BCNN_EACH(STEP)         \
     for (int t = 0; t < T; t++) \
         for (int j = 0; j < V; j++) STEP;
-        BCNN_EACH(v[t][j] = in_order(counts(n + t * kPad + j * lanes)))
+        BCNN_EACH(v[t][j] = in_order(counts(n + t * n_next + j * lanes)))
         BCNN_EACH(v[t][j] = in_order(mul(v[t][j], scale[0][j])))
         BCNN_EACH(v[t][j] = in_order(add(v[t][j], offset[0][j])))
         if (sum == one_more) BCNN_EACH(v[t][j] = in_order(add(load(out + t * kLine + j * out_next), v[t][j])))
         if (sum == two_branches) {
-            BCNN_EACH(u[t][j] = in_order(counts(second + t * kPad + j * lanes)))
+            BCNN_EACH(u[t][j] = in_order(counts(second + t * n_next + j * lanes)))
             BCNN_EACH(u[t][j] = in_order(mul(u[t][j], scale[B - 1][j])))
             BCNN_EACH(u[t][j] = in_order(add(u[t][j], offset[B - 1][j])))
             BCNN_EACH(v[t][j] = in_order(add(v[t][j], u[t][j])))
@@ -227,8 +236,8 @@ static void finish(const Finish<Count>& f) {
 #undef BCNN_EACH
         for (int t = 0; t < T; t++)
             for (int j = 0; j < V; j++) store(out + t * kLine + j * out_next, v[t][j]);
-        n += T * kPad;
-        if (B == 2) second += T * kPad;
+        n += T * n_next;
+        if (B == 2) second += T * n_next;
         if (end & add_first) x += T * kLine;
         if (end & add_second) other += T * kLine;
         out += T * kLine;
@@ -264,7 +273,7 @@ BCNN_NOINLINE void finish_border(const Finish<Count>& f, const float* const* cor
                                  bool more) {
     const Floats scale = load(f.scale[0]), offset = load(f.offset[0]);
     for (int p = 0; p < f.pixels; p++) {
-        Floats v = counts(f.n[0] + p * kPad);
+        Floats v = counts(f.n[0] + p * f.n_next);
         if (correction[p]) v = add(v, load(correction[p] + at));
         v = add(mul(v, scale), offset);
         if (more) v = add(load(f.out + p * kLine), v);
@@ -278,10 +287,11 @@ BCNN_NOINLINE void finish_border(const Finish<Count>& f, const float* const* cor
 
 // Two registers of channels at a time, from channel c on.
 template <class Count, class Each>
-BCNN_INLINE void each_register(const BinaryConvData& d, const BinaryConvStep& s, int p0, int c, int b, int branches,
-                               Count* const* n, int step, const Each& each) {
-    const int vectors = (least(kPad, d.o - c) + lanes - 1) / lanes;
+BCNN_INLINE void each_register(const BinaryConvData& d, const BinaryConvStep& s, int p0, int c, int channels, int b,
+                               int branches, Count* const* n, int step, const Each& each) {
+    const int vectors = (channels + lanes - 1) / lanes;
     Finish<Count> f;
+    f.n_next = d.counted;
     int in[2];
     for (int i = 0; i < 2; i++) in[i] = c % s.add_view[i].period;
     for (int j = 0; j < vectors; j += step) {
@@ -305,12 +315,12 @@ BCNN_INLINE void each_register(const BinaryConvData& d, const BinaryConvStep& s,
 }
 
 template <class Count>
-BCNN_INLINE void finish_block(const BinaryConvData& d, const BinaryConvStep& s, int p0, int pixels, int c, int b,
-                              int branches, Count* const* n) {
+BCNN_INLINE void finish_block(const BinaryConvData& d, const BinaryConvStep& s, int p0, int pixels, int c, int channels,
+                              int b, int branches, Count* const* n) {
     static constexpr Passes<Count> passes;
     const int end = b + branches == d.branches ? d.end : 0;
     const auto& pass = passes.of[end][branches == 2 ? two_branches : b ? one_more : one_branch];
-    each_register(d, s, p0, c, b, branches, n, finish_registers,
+    each_register(d, s, p0, c, channels, b, branches, n, finish_registers,
                   [&](Finish<Count>& f, int, bool pair) __attribute__((always_inline)) {
                       f.pixels = pixels;
                       pass[pair](f);
@@ -319,8 +329,8 @@ BCNN_INLINE void finish_block(const BinaryConvData& d, const BinaryConvStep& s, 
 
 // The same where taps may be missing: runs of pixels that have all of them, and of pixels that do not.
 template <class Count>
-BCNN_NOINLINE void finish_taps(const BinaryConvData& d, const BinaryConvStep& s, int p0, int pixels, int c, int b,
-                               int branches, Count* const* n) {
+BCNN_NOINLINE void finish_taps(const BinaryConvData& d, const BinaryConvStep& s, int p0, int pixels, int c,
+                               int channels, int b, int branches, Count* const* n) {
     const float* correction[2][kBlock];
     const auto missing = [&](int p) { return correction[0][p] || (branches == 2 && correction[1][p]); };
     for (int i = 0; i < branches; i++) {
@@ -333,15 +343,15 @@ BCNN_NOINLINE void finish_taps(const BinaryConvData& d, const BinaryConvStep& s,
     for (int first = 0, last; first < pixels; first = last) {
         const bool border = missing(first);
         for (last = first + 1; last < pixels && missing(last) == border;) last++;
-        Count* const run[2] = {n[0] + first * kPad, n[1] + first * kPad};
+        Count* const run[2] = {n[0] + first * d.counted, n[1] + first * d.counted};
         if (!border) {
-            finish_block(d, s, p0 + first, last - first, c, b, branches, run);
+            finish_block(d, s, p0 + first, last - first, c, channels, b, branches, run);
             continue;
         }
         for (int i = 0; i < branches; i++) {
             Count* const own[2] = {run[i], run[i]};
             const int end = b + i + 1 == d.branches ? d.end : 0;
-            each_register(d, s, p0 + first, c, b + i, 1, own, 1,
+            each_register(d, s, p0 + first, c, channels, b + i, 1, own, 1,
                           [&](Finish<Count>& f, int at, bool) __attribute__((always_inline)) {
                               f.pixels = last - first;
                               finish_border(f, correction[i] + first, at, end, b + i > 0);
@@ -358,14 +368,23 @@ BCNN_INLINE size_t branch_bits(const DotsData& d) {  // of a block of one branch
 }
 
 static size_t scratch_bytes(const DotsData& d) {
-    return 2 * kBlock * kPad * sizeof(Wide) + 2 * words_bytes(d.gather) +
+    return 2 * kBlock * kCounted * sizeof(Wide) + 2 * words_bytes(d.gather) +
            size_t(least(kBranches, d.branches)) * branch_bits(d) + kSlack;
+}
+
+// How many channels are counted at a time from c on: of one group, unless they are counted word by word.
+template <bool taps>
+BCNN_INLINE int counted(const DotsData& d, int channel_end, int c) {
+    const int most = least(d.counted, channel_end - c);
+    if (!taps || d.plain) return most;
+    const int made = d.o / d.gather.groups;
+    return least(most, made - c % made);
 }
 
 template <class Count, bool taps>
 static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& s) {
-    Count* const n[2] = {(Count*)s.scratch, (Count*)s.scratch + kBlock * kPad};
-    uint8_t* const words = s.scratch + 2 * kBlock * kPad * sizeof(Wide);
+    Count* const n[2] = {(Count*)s.scratch, (Count*)s.scratch + kBlock * kCounted};
+    uint8_t* const words = s.scratch + 2 * kBlock * kCounted * sizeof(Wide);
     uint8_t* const bits = words + 2 * words_bytes(d.gather);
     const size_t block_bits = branch_bits(d);
     const int made = taps ? d.o / d.gather.groups : d.o;
@@ -382,7 +401,8 @@ static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& 
                 else
                     sign_pack(s.x + size_t(p0) * kLine, pixels, s.x_view, d.branch[b].threshold, to, d.bits);
             }
-            for (int c = s.channel_begin; c < s.channel_end; c += kPad) {
+            for (int c = s.channel_begin, channels; c < s.channel_end; c += channels) {
+                channels = counted<taps>(d, s.channel_end, c);
                 const size_t skip = taps ? size_t(c / made) * size_t(d.block / together) * d.bits : 0;
                 for (int b = b0; b < b1;) {
                     const int branches =
@@ -391,19 +411,19 @@ static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& 
                         const uint8_t* const from = bits + (b + i - b0) * block_bits;
                         if constexpr (!taps && rank_replicas && sizeof(Count) == 1) {
                             if (const FloatRankTable* const table = d.branch[b + i].table) {
-                                count_by_rank(*table, from, pixels, c, d.o, n[i]);
+                                count_by_rank(*table, from, pixels, c, channels, n[i], d.counted);
                                 continue;
                             }
                         }
                         if (taps && d.plain)
-                            count_plain(d, d.branch[b + i].weight, from, pixels, c, n[i]);
+                            count_plain(d, d.branch[b + i].weight, from, pixels, c, channels, n[i]);
                         else
-                            count(d, d.branch[b + i].weight, from + skip, pixels, c, n[i]);
+                            count(d, d.branch[b + i].weight, from + skip, pixels, c, channels, n[i]);
                     }
                     if (taps)
-                        finish_taps(d, s, p0, pixels, c, b, branches, n);
+                        finish_taps(d, s, p0, pixels, c, channels, b, branches, n);
                     else
-                        finish_block(d, s, p0, pixels, c, b, branches, n);
+                        finish_block(d, s, p0, pixels, c, channels, b, branches, n);
                     b += branches;
                 }
             }

@@ -30,6 +30,7 @@ struct FixedFinish {
     ptrdiff_t add_next[3];  // from the first register's channels to the second's
     int16_t* out;
     int pixels;
+    ptrdiff_t n_next;  // from a pixel's counts to the next one's
 };
 
 // adds, prelu, then: see FixedEnd.
@@ -57,6 +58,7 @@ static void fixed_finish(const FixedFinish<Count>& f, const FixedEnd& end, int c
     const Count *n = f.n[0], *second = f.n[B - 1];
     const int16_t *first_add = f.add[0], *second_add = f.add[1], *third_add = f.add[2];
     int16_t* out = f.out;
+    const ptrdiff_t n_next = f.n_next;
     const auto term = [&](const Count* counted, int b, int j) __attribute__((always_inline)) {
         const Shorts dot = subtract(constant[b][j], shifted_counts<by_byte>(counted, j, up[b]));
         const Shorts made = product(dot, scale[b][j]);
@@ -75,8 +77,8 @@ static void fixed_finish(const FixedFinish<Count>& f, const FixedEnd& end, int c
             if (then == 2) v = plus(v, load(third_add + j * next[2]));
             store(out + j * short_lanes, v);
         }
-        n += kPad;
-        if (B == 2) second += kPad;
+        n += n_next;
+        if (B == 2) second += n_next;
         if (adds > 0) first_add += kShortLine;
         if (adds > 1) second_add += kShortLine;
         if (then == 2) third_add += kShortLine;
@@ -119,17 +121,19 @@ struct FixedPasses {  // fixed_finish for every sum and ending; two branches at 
     }
 };
 
-// A run of pixels that miss the same taps, up to 64 channels from c on.
+// A run of pixels that miss the same taps, `channels` from c on.
 template <class Count, bool by_byte, bool sure>
 BCNN_NOINLINE void fixed_finish_run(const FixedBinaryConvData& d, const FixedBinaryConvStep& s, int p0, int pixels,
-                                    int c, int b, int branches, Count* const* n, const int* which) {
+                                    int c, int channels, int b, int branches, Count* const* n, const int* which) {
     static constexpr FixedPasses<Count, by_byte, sure> passes;
     const bool last = b + branches == d.branches;
     const auto& by_sum = passes.of[branches == 2 ? two_branches : b ? one_more : one_branch];
     const auto pass = last ? by_sum[d.end.adds][d.end.prelu][d.end.then] : by_sum[0][0][0];
-    FixedFinish<Count> f{};
+    FixedFinish<Count> f;  // not all zeros: that is `rep stos`, which takes longer than the rest of this function
     f.pixels = pixels;
-    for (int at = c; at < least(c + kPad, d.o); at += kShortLine) {
+    f.n_next = d.counted;
+    for (int i = 0; i < 3; i++) f.add[i] = nullptr, f.add_next[i] = 0;
+    for (int at = c; at < c + channels; at += kShortLine) {
         for (int i = 0; i < branches; i++) {
             const FixedBranchData& branch = d.branch[b + i];
             f.n[i] = n[i] + (at - c);
@@ -151,12 +155,13 @@ BCNN_NOINLINE void fixed_finish_run(const FixedBinaryConvData& d, const FixedBin
     }
 }
 
-// The counts of one branch for up to 64 channels from c on, by table: no bits, no dots. Loads are what it waits for: the four
+// The counts of one branch for `channels` from c on, by table: no bits, no dots. Loads are what it waits for: the four
 // channels of a pixel are one, and a function of its own keeps all pointers in registers.
 template <class Count>
-BCNN_NOINLINE void count_by_rank(const FixedRankTable& t, const int16_t* x, int pixels, int c, int o, Count* n) {
+BCNN_NOINLINE void count_by_rank(const FixedRankTable& t, const int16_t* x, int pixels, int c, int channels, Count* n,
+                                 int next) {
     const uint16_t *r0 = t.offset[0], *r1 = t.offset[1], *r2 = t.offset[2], *r3 = t.offset[3];
-    sum_rows(t, pixels, c, o, n, [=](int p, int* at) __attribute__((always_inline)) {
+    sum_rows(t, pixels, c, channels, n, next, [=](int p, int* at) __attribute__((always_inline)) {
         uint64_t four;
         __builtin_memcpy(&four, x + size_t(p) * kShortLine, sizeof four);
         at[0] = r0[int16_t(four)] + r1[int16_t(four >> 16)];
@@ -166,8 +171,8 @@ BCNN_NOINLINE void count_by_rank(const FixedRankTable& t, const int16_t* x, int 
 
 template <class Count, bool by_byte, bool sure, bool taps>
 static void fixed_conv_counting(const FixedBinaryConvData& d, const FixedBinaryConvStep& s) {
-    Count* const n[2] = {(Count*)s.scratch, (Count*)s.scratch + kBlock * kPad};
-    uint8_t* const words = s.scratch + 2 * kBlock * kPad * sizeof(Wide);
+    Count* const n[2] = {(Count*)s.scratch, (Count*)s.scratch + kBlock * kCounted};
+    uint8_t* const words = s.scratch + 2 * kBlock * kCounted * sizeof(Wide);
     uint8_t* const bits = words + 2 * words_bytes(d.gather);
     const size_t block_bits = branch_bits(d);
     const int made = taps ? d.o / d.gather.groups : d.o;
@@ -182,7 +187,8 @@ static void fixed_conv_counting(const FixedBinaryConvData& d, const FixedBinaryC
                 else if (!d.branch[b].table)
                     short_sign_pack(s.x + size_t(p0) * kShortLine, pixels, s.x_view, d.branch[b].above, to, d.bits);
             }
-            for (int c = s.channel_begin; c < s.channel_end; c += kPad) {
+            for (int c = s.channel_begin, channels; c < s.channel_end; c += channels) {
+                channels = counted<taps>(d, s.channel_end, c);
                 const size_t skip = taps ? size_t(c / made) * size_t(d.block / together) * d.bits : 0;
                 for (int b = b0; b < b1;) {
                     const int branches = b || !sure ? 1 : least(2, b1 - b);
@@ -190,14 +196,15 @@ static void fixed_conv_counting(const FixedBinaryConvData& d, const FixedBinaryC
                         const uint8_t* const from = bits + (b + i - b0) * block_bits;
                         if constexpr (!taps && sizeof(Count) == 1) {
                             if (const FixedRankTable* const table = d.branch[b + i].table) {
-                                count_by_rank(*table, s.x + size_t(p0) * kShortLine, pixels, c, d.o, n[i]);
+                                count_by_rank(*table, s.x + size_t(p0) * kShortLine, pixels, c, channels, n[i],
+                                              d.counted);
                                 continue;
                             }
                         }
                         if (taps && d.plain)
-                            count_plain(d, d.branch[b + i].weight, from, pixels, c, n[i]);
+                            count_plain(d, d.branch[b + i].weight, from, pixels, c, channels, n[i]);
                         else
-                            count(d, d.branch[b + i].weight, from + skip, pixels, c, n[i]);
+                            count(d, d.branch[b + i].weight, from + skip, pixels, c, channels, n[i]);
                     }
                     const auto classes = [&](int p, int* which) {
                         for (int i = 0; i < branches; i++)
@@ -210,9 +217,9 @@ static void fixed_conv_counting(const FixedBinaryConvData& d, const FixedBinaryC
                             classes(last, next);
                             if (next[0] != which[0] || next[1] != which[1]) break;
                         }
-                        Count* const run[2] = {n[0] + first * kPad, n[1] + first * kPad};
-                        fixed_finish_run<Count, by_byte, sure>(d, s, p0 + first, last - first, c, b, branches, run,
-                                                               which);
+                        Count* const run[2] = {n[0] + first * d.counted, n[1] + first * d.counted};
+                        fixed_finish_run<Count, by_byte, sure>(d, s, p0 + first, last - first, c, channels, b, branches,
+                                                               run, which);
                     }
                     b += branches;
                 }

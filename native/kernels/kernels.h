@@ -20,6 +20,7 @@ template <class Value>
 constexpr int line_of = int(64 / sizeof(Value));
 constexpr int kPad =
     64;  // parameter arrays are padded to this many channels: four registers of the widest instruction set
+constexpr int kCounted = 128;  // the most channels that are counted before what follows: the widest tile
 constexpr int kBlock = 56;  // pixels whose bits are made at a time, or a part of them; divides 224, 112, 56 and 28 x 28
 constexpr int kBranches = 4;  // branches whose bits are held at a time
 constexpr int kSlack = 64;    // bytes behind bits and words that copies in whole registers may touch
@@ -74,6 +75,7 @@ struct DotsData {         // of any binary convolution
     bool narrow;          // counts fit a Narrow
     bool plain;           // counted word by word: groups that are no multiple of kPad channels
     int block;            // pixels at a time
+    int counted;          // channels at a time, lines of them up to kCounted: from a pixel's counts to the next one's
     size_t weight_group;  // bytes of weights of one group of kernel channels
     size_t bits;          // bytes of bits of one pixel, or of the pixels that are packed together
     Gather gather;        // all ones but for taps

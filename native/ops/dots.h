@@ -96,9 +96,11 @@ protected:
         d_.narrow = narrow;
         d_.k = pointwise_ ? reads_ : 32 * dot_;
         d_.plain = !pointwise_ && groups_ > 1 && shape.c / groups_ % kPad != 0;
+        d_.counted = std::min(kCounted, (shape.c + kShortLine - 1) / kShortLine * kShortLine);
         d_.weight_group = group;
         d_.bits = d_.plain ? size_t(dot_) * 4 : bits;
-        d_.block = bits_ >= 512 ? kBlock / 2 : kBlock;  // bits of a block, weights of 64 channels and tables stay in L1
+        // Bits of a block, weights of a tile and tables stay in L1; the counts have room for more pixels of few channels.
+        d_.block = bits_ >= 512 ? kBlock / 2 : pointwise_ ? kBlock * (kCounted / d_.counted) : kBlock;
         if (!pointwise_) {
             d_.gather = {window_.kernel[0],
                          window_.kernel[1],
@@ -130,7 +132,7 @@ protected:
     // What a step has whatever its numbers: `Value` of maps.
     template <class Value, class Step>
     Step step(const Task& task, const int* slot, int adds) const {
-        Step s{};
+        Step s;
         s.out = task.out.values<Value>(task.y0);
         s.out_view = task.out.view;
         for (int i = 0; i < adds; i++) {
@@ -142,12 +144,9 @@ protected:
         s.channel_begin = task.c0;
         s.channel_end = task.c1;
         s.scratch = task.scratch;
-        if (pointwise_) {
-            s.x = task.in[0].values<Value>(task.y0);
-            s.x_view = task.in[0].view;
-        } else {
-            s.taps = bit_rows(task);
-        }
+        s.x = pointwise_ ? task.in[0].values<Value>(task.y0) : nullptr;
+        s.x_view = task.in[0].view;
+        s.taps = pointwise_ ? nullptr : bit_rows(task);
         return s;
     }
     double dots_time() const { return d_.branches * (bits_ * kBinaryMacNs) + endings_.row_time(); }

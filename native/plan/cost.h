@@ -24,7 +24,7 @@ constexpr double kL3BytesPerNs = 10;  // what a core moves through L3
 constexpr size_t kWeightBudget = 272 << 10;  // bytes of weights that stay in an L2 of 512 kB beside the rows
 constexpr size_t kBitsBudget = 24 << 10;     // bytes of bits that stay in an L1 of 32 kB beside tables: an estimate
 constexpr double kL2Part = 1.0 / 8;          // weights that fit L2 are streamed from there at a fraction of the cost
-constexpr int kBatchPixels = 28;    // of rows that are made together: as many as a binary convolution takes at a time
+constexpr int kBatchPixels = 56;    // of rows that are made together: as many as a binary convolution takes at a time
 constexpr int kManyRows = 1 << 22;  // of all maps: for each as many more, one more row is made at a time, or steps of
                                     // a plan, 8 bytes each, would take more memory than maps
 constexpr int kLongest = 64;        // ops of a segment: with each, more rows are made twice by threads, and the

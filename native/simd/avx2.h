@@ -59,7 +59,7 @@ struct alignas(64) Tables {
 static constexpr Tables tables;
 
 constexpr int together = 2;  // pixels that share a look-up
-constexpr int group = 32, tile_pixels = 4, tile_groups = 2;
+constexpr int group = 32, tile_pixels = 2, tile_groups = 4;
 constexpr int finish_registers = 2;                 // of channels that `finish` makes at a time
 constexpr int conv_pixels = 4, conv_registers = 2;  // a tile of a dense convolution: sums, weights and a value fit 16
 typedef uint8_t Narrow;                             // counts fit a byte
@@ -224,8 +224,8 @@ BCNN_INLINE __m256i add_words(__m256i sum, __m256i v) {
     return sum;
 }
 
-// `count` (1 to 3) nibbles from nibble i on, for T / 2 pairs of pixels and G groups of channels.
-template <int T, int G, int count>
+// `count` (1 to 3) nibbles from nibble i on, for T / 2 pairs of pixels and G groups of channels. `first`: sums begin.
+template <int T, int G, int count, bool first = false>
 BCNN_INLINE void look_up(const uint8_t* bits, size_t bytes, const uint8_t* w, size_t w_group, int i,
                          __m256i (&sum)[T][G]) {
     const __m256i low = _mm256_set1_epi8(15);
@@ -246,17 +246,18 @@ BCNN_INLINE void look_up(const uint8_t* bits, size_t bytes, const uint8_t* w, si
     }
     for (int t = 0; t < T; t += 2)
         for (int g = 0; g < G; g++) {
-            sum[t][g] = add_bytes(sum[t][g], _mm256_and_si256(halves[t / 2][g], low));
-            sum[t + 1][g] = add_words(sum[t + 1][g], _mm256_srli_epi16(halves[t / 2][g], 4));
+            const __m256i of_first = _mm256_and_si256(halves[t / 2][g], low);
+            const __m256i of_second = _mm256_srli_epi16(halves[t / 2][g], 4);
+            sum[t][g] = first ? of_first : add_bytes(sum[t][g], of_first);
+            sum[t + 1][g] = first ? of_second : add_words(sum[t + 1][g], of_second);
         }
 }
 
 template <int T, int G>
 BCNN_INLINE void dot_bytes(const uint8_t* bits, size_t bytes, const uint8_t* w, size_t w_group, int begin, int end,
                            __m256i (&sum)[T][G]) {
-    for (int t = 0; t < T; t++)
-        for (int g = 0; g < G; g++) sum[t][g] = _mm256_setzero_si256();
-    int i = begin;
+    look_up<T, G, 3, true>(bits, bytes, w, w_group, begin, sum);  // there are at least four
+    int i = begin + 3;
     for (; i + 3 <= end; i += 3) look_up<T, G, 3>(bits, bytes, w, w_group, i, sum);
     if (i + 2 == end) look_up<T, G, 2>(bits, bytes, w, w_group, i, sum);
     if (i + 1 == end) look_up<T, G, 1>(bits, bytes, w, w_group, i, sum);
@@ -267,34 +268,47 @@ BCNN_INLINE void dot_bytes(const uint8_t* bits, size_t bytes, const uint8_t* w, 
         }
 }
 
-// n for T pixels and G groups of channels; `bytes` of bits of a pair of pixels; out [T][kPad]
+// n for T pixels and G groups of channels; `bytes` of bits of a pair of pixels; out [T][next]
 template <int T, int G>
-BCNN_INLINE void dot(const uint8_t* bits, size_t bytes, const uint8_t* w, size_t w_group, Narrow* out) {
+BCNN_INLINE void dot(const uint8_t* bits, size_t bytes, const uint8_t* w, size_t w_group, Narrow* out, int next) {
     __m256i sum[T][G];
     dot_bytes<T, G>(bits, bytes, w, w_group, 0, int(w_group / group), sum);
     for (int t = 0; t < T; t++)
-        for (int g = 0; g < G; g++) _mm256_store_si256((__m256i*)(out + t * kPad + g * group), sum[t][g]);
+        for (int g = 0; g < G; g++) _mm256_store_si256((__m256i*)(out + t * next + g * group), sum[t][g]);
 }
+// The same for nibbles from `begin` to `end`, added to what those before `begin` have counted.
 template <int T, int G>
-BCNN_INLINE void dot(const uint8_t* bits, size_t bytes, const uint8_t* w, size_t w_group, Wide* out) {
-    const int count = int(w_group / group);
-    const int parts = (count + 62) / 63;                         // a byte holds 63 * 4 = 252
-    const int part = ((count + parts - 1) / parts + 2) / 3 * 3;  // whole rounds of three
-    for (int begin = 0; begin < count; begin += part) {
-        __m256i sum[T][G];
-        dot_bytes<T, G>(bits, bytes, w, w_group, begin, begin + part < count ? begin + part : count, sum);
-        for (int t = 0; t < T; t++)
-            for (int g = 0; g < G; g++) {
-                __m256i* to = (__m256i*)(out + t * kPad + g * group);
-                __m256i even = _mm256_and_si256(sum[t][g], _mm256_set1_epi16(255));
-                __m256i odd = _mm256_srli_epi16(sum[t][g], 8);
-                if (begin) {
-                    even = _mm256_add_epi16(even, _mm256_load_si256(to));
-                    odd = _mm256_add_epi16(odd, _mm256_load_si256(to + 1));
-                }
-                _mm256_store_si256(to, even);
-                _mm256_store_si256(to + 1, odd);
+BCNN_INLINE void dot_part(const uint8_t* bits, size_t bytes, const uint8_t* w, size_t w_group, int begin, int end,
+                          Wide* out, int next) {
+    __m256i sum[T][G];
+    dot_bytes<T, G>(bits, bytes, w, w_group, begin, end, sum);
+    for (int t = 0; t < T; t++)
+        for (int g = 0; g < G; g++) {
+            __m256i* to = (__m256i*)(out + t * next + g * group);
+            __m256i even = _mm256_and_si256(sum[t][g], _mm256_set1_epi16(255));
+            __m256i odd = _mm256_srli_epi16(sum[t][g], 8);
+            if (begin) {
+                even = _mm256_add_epi16(even, _mm256_load_si256(to));
+                odd = _mm256_add_epi16(odd, _mm256_load_si256(to + 1));
             }
+            _mm256_store_si256(to, even);
+            _mm256_store_si256(to + 1, odd);
+        }
+}
+// `dots` of binary.inl for counts that outgrow a byte: a part of the dots of all pixels, then the next part, so that the
+// weights of a part stay in the first level cache. A byte holds the counts of 21 rounds of three nibbles, 63 * 4 = 252.
+template <int G>
+BCNN_NOINLINE void dots(const uint8_t* bits, size_t bytes, int pixels, const uint8_t* w, size_t w_group, Wide* n,
+                        int next) {
+    constexpr int T = tile_pixels * tile_groups / G;
+    const int count = int(w_group / group), rounds = (count + 2) / 3, parts = (rounds + 20) / 21;
+    for (int i = 0; i < parts; i++) {
+        const int begin = rounds * i / parts * 3, end = i + 1 < parts ? rounds * (i + 1) / parts * 3 : count;
+        int p = 0;
+        for (; p + T <= pixels; p += T)
+            dot_part<T, G>(bits + p / 2 * bytes, bytes, w, w_group, begin, end, n + p * next, next);
+        for (; p < pixels; p += 2)
+            dot_part<2, G>(bits + p / 2 * bytes, bytes, w, w_group, begin, end, n + p * next, next);
     }
 }
 

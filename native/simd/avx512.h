@@ -129,9 +129,9 @@ BCNN_INLINE void count_tile(const uint8_t* bits, size_t bits_stride, const uint8
 }
 
 template <int T, int G>
-BCNN_INLINE void dot(const uint8_t* bits, size_t bits_stride, const uint8_t* w, size_t w_group, Wide* out) {
+BCNN_INLINE void dot(const uint8_t* bits, size_t bits_stride, const uint8_t* w, size_t w_group, Wide* out, int next) {
     count_tile<T, G>(bits, bits_stride, w, w_group, [&](int t, const __m512i* n) __attribute__((always_inline)) {
-        for (int g = 0; g < G; g++) _mm512_store_si512(out + t * kPad + g * group, n[g]);
+        for (int g = 0; g < G; g++) _mm512_store_si512(out + t * next + g * group, n[g]);
     });
 }
 

@@ -40,7 +40,7 @@ constexpr int conv_pixels = 4, conv_registers = 2;  // a tile of a dense convolu
 BCNN_INLINE Floats counts(const Wide* n) { return {vcvtq_f32_u32(vld1q_u32(n)), vcvtq_f32_u32(vld1q_u32(n + 4))}; }
 
 template <int T, int G>
-BCNN_INLINE void dot(const uint8_t* bits, size_t bits_stride, const uint8_t* w, size_t w_group, Wide* out) {
+BCNN_INLINE void dot(const uint8_t* bits, size_t bits_stride, const uint8_t* w, size_t w_group, Wide* out, int next) {
     const int words = int(w_group / (4 * group));
     uint32x4_t total[T][2 * G];
     for (int t = 0; t < T; t++)
@@ -64,7 +64,7 @@ BCNN_INLINE void dot(const uint8_t* bits, size_t bits_stride, const uint8_t* w, 
             for (int g = 0; g < 2 * G; g++) total[t][g] = vpadalq_u16(total[t][g], vpaddlq_u8(sum[t][g]));
     }
     for (int t = 0; t < T; t++)
-        for (int g = 0; g < 2 * G; g++) vst1q_u32(out + t * kPad + g * 4, total[t][g]);
+        for (int g = 0; g < 2 * G; g++) vst1q_u32(out + t * next + g * 4, total[t][g]);
 }
 
 // For popcount_peak. `hidden`: the compiler must take it for a new value.

@@ -67,7 +67,7 @@ BCNN_INLINE uint32_t popcount(uint32_t v) {
 }
 
 template <int T, int G>
-BCNN_INLINE void dot(const uint8_t* bits, size_t bits_stride, const uint8_t* w, size_t w_group, Wide* out) {
+BCNN_INLINE void dot(const uint8_t* bits, size_t bits_stride, const uint8_t* w, size_t w_group, Wide* out, int next) {
     const size_t words = w_group / (4 * group);
     for (int t = 0; t < T; t++) {
         uint32_t sum[group] = {};
@@ -77,7 +77,7 @@ BCNN_INLINE void dot(const uint8_t* bits, size_t bits_stride, const uint8_t* w, 
             __builtin_memcpy(row, w + i * sizeof row, sizeof row);
             for (int c = 0; c < group; c++) sum[c] += popcount(x ^ row[c]);
         }
-        for (int c = 0; c < group; c++) out[t * kPad + c] = sum[c];
+        for (int c = 0; c < group; c++) out[t * next + c] = sum[c];
     }
 }
 

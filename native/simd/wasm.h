@@ -156,16 +156,16 @@ BCNN_INLINE void dot_bytes(const uint8_t* bits, size_t bytes, const uint8_t* w, 
         }
 }
 
-// n for T pixels and G groups of channels; `bytes` of bits of a pair of pixels; out [T][kPad]
+// n for T pixels and G groups of channels; `bytes` of bits of a pair of pixels; out [T][next]
 template <int T, int G>
-BCNN_INLINE void dot(const uint8_t* bits, size_t bytes, const uint8_t* w, size_t w_group, Narrow* out) {
+BCNN_INLINE void dot(const uint8_t* bits, size_t bytes, const uint8_t* w, size_t w_group, Narrow* out, int next) {
     v128_t sum[T][G];
     dot_bytes<T, G>(bits, bytes, w, w_group, 0, int(w_group / group), sum);
     for (int t = 0; t < T; t++)
-        for (int g = 0; g < G; g++) wasm_v128_store(out + t * kPad + g * group, sum[t][g]);
+        for (int g = 0; g < G; g++) wasm_v128_store(out + t * next + g * group, sum[t][g]);
 }
 template <int T, int G>
-BCNN_INLINE void dot(const uint8_t* bits, size_t bytes, const uint8_t* w, size_t w_group, Wide* out) {
+BCNN_INLINE void dot(const uint8_t* bits, size_t bytes, const uint8_t* w, size_t w_group, Wide* out, int next) {
     const int count = int(w_group / group);
     const int parts = (count + 62) / 63;                         // a byte holds 63 * 4 = 252
     const int part = ((count + parts - 1) / parts + 2) / 3 * 3;  // whole rounds of three
@@ -174,7 +174,7 @@ BCNN_INLINE void dot(const uint8_t* bits, size_t bytes, const uint8_t* w, size_t
         dot_bytes<T, G>(bits, bytes, w, w_group, begin, begin + part < count ? begin + part : count, sum);
         for (int t = 0; t < T; t++)
             for (int g = 0; g < G; g++) {
-                Wide* const to = out + t * kPad + g * group;
+                Wide* const to = out + t * next + g * group;
                 v128_t low = wasm_u16x8_extend_low_u8x16(sum[t][g]), high = wasm_u16x8_extend_high_u8x16(sum[t][g]);
                 if (begin) {
                     low = wasm_i16x8_add(low, wasm_v128_load(to));

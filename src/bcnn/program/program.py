@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from bcnn.count.counts import Counts
@@ -70,7 +71,7 @@ class Program:
         """Of its maps: float32 or int16."""
         return self.ops[0].NUMBERS
 
-    @property
+    @cached_property
     def fractions(self) -> tuple[int, ...]:
         """Of every map of an integer program, the fractional bits: value / 2^f is the real number it stands for."""
         made: list[int] = []
