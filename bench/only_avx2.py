@@ -1,10 +1,10 @@
-"""Everyone held to AVX2 on a processor that has more: by settings, and ONNX Runtime, which has none, by answers to its cpuid.
+"""Everyone held to AVX2 on a processor that has more: by settings, and who has none, by answers to its cpuid.
 
     hold()                  before torch, openvino and onnxruntime are imported; x86-64 Linux with gcc and objdump
 
-ONNX Runtime asks the processor when it is loaded, and from then on takes kernels by the answer. A copy of its library is loaded in
-which cpuid is an instruction that does not exist, and only_avx2.c answers it without AVX-512 and VNNI. That happens a few times,
-before anything is timed.
+ONNX Runtime and OpenVINO's BinaryConvolution ask the processor when they are loaded, and from then on take kernels by the answer.
+Copies of their libraries are loaded in which cpuid is an instruction that does not exist, and only_avx2.c answers it without AVX-512
+and VNNI. That happens a few times, before anything is timed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,42 +25,67 @@ SETTINGS = {
     "ONEDNN_MAX_CPU_ISA": "AVX2",
     "ATEN_CPU_CAPABILITY": "avx2",
 }  # this engine, oneDNN, torch
+_folders: list[tempfile.TemporaryDirectory[str]] = []  # of copies, kept as long as the process: OpenVINO loads some late
 
 
 def hold() -> str:
     """What a table of results says about it."""
     os.environ |= SETTINGS
+    answer_cpuid()
     hold_onnxruntime()
+    hold_openvino()
     return "AVX2 for all (bench/only_avx2.py)"
 
 
-def hold_onnxruntime() -> int:
-    """How many cpuid instructions are answered from now on."""
-    if NAME in sys.modules:
-        raise RuntimeError("onnxruntime is loaded already, and knows the processor")
-    package = importlib.util.find_spec("onnxruntime")
-    if package is None or package.origin is None:
-        raise ModuleNotFoundError("onnxruntime is not installed")
-    (library,) = (Path(package.origin).parent / "capi").glob("onnxruntime_pybind11_state*.so")
+def answer_cpuid() -> None:
+    helper = new_folder() / "only_avx2.so"
+    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", helper, Path(__file__).with_suffix(".c")], check=True)
+    if ctypes.CDLL(str(helper)).ready():
+        raise RuntimeError("SIGILL cannot be handled")
+
+
+def hold_onnxruntime() -> None:
+    (library,) = (package("onnxruntime") / "capi").glob("onnxruntime_pybind11_state*.so")
+    copy = new_folder() / library.name
+    copy.write_bytes(without_cpuid(library))
+    spec = importlib.util.spec_from_file_location(NAME, copy)
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[NAME] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[NAME])
+
+
+def hold_openvino() -> None:
+    """The whole package, since its libraries find each other by where they lie."""
+    copy = new_folder()
+    shutil.copytree(package("openvino"), copy / "openvino", ignore=shutil.ignore_patterns("*_gpu_*", "*_npu_*"))
+    libraries = copy / "openvino" / "libs"
+    for library in [*libraries.glob("libopenvino.so.*"), *libraries.glob("libopenvino_intel_cpu_plugin.so")]:
+        library.write_bytes(without_cpuid(library))
+    sys.path.insert(0, str(copy))
+
+
+def package(name: str) -> Path:
+    if name in sys.modules:
+        raise RuntimeError(f"{name} is loaded already, and knows the processor")
+    found = importlib.util.find_spec(name)
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError(f"{name} is not installed")
+    return Path(found.origin).parent
+
+
+def new_folder() -> Path:
+    _folders.append(tempfile.TemporaryDirectory())
+    return Path(_folders[-1].name)
+
+
+def without_cpuid(library: Path) -> bytes:
     code = bytearray(library.read_bytes())
-    places = cpuid_places(library)
-    for place in places:
+    for place in cpuid_places(library):
         if code[place : place + 2] != CPUID:
             raise RuntimeError(f"{library.name}: no cpuid at {place:x}")
         code[place : place + 2] = UD2
-    with tempfile.TemporaryDirectory() as folder:
-        helper = Path(folder) / "only_avx2.so"
-        subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-o", helper, Path(__file__).with_suffix(".c")], check=True)
-        if ctypes.CDLL(str(helper)).ready():
-            raise RuntimeError("SIGILL cannot be handled")
-        copy = Path(folder) / library.name
-        copy.write_bytes(code)
-        spec = importlib.util.spec_from_file_location(NAME, copy)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[NAME] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[NAME])
-    return len(places)
+    return bytes(code)
 
 
 def cpuid_places(library: Path) -> list[int]:
