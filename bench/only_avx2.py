@@ -25,7 +25,8 @@ SETTINGS = {
     "ONEDNN_MAX_CPU_ISA": "AVX2",
     "ATEN_CPU_CAPABILITY": "avx2",
 }  # this engine, oneDNN, torch
-_folders: list[tempfile.TemporaryDirectory[str]] = []  # of copies, kept as long as the process: OpenVINO loads some late
+# Of copies, kept as long as the process: OpenVINO loads some late.
+_folders: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def hold() -> str:
