@@ -169,10 +169,11 @@ template <class Value>
 void extend(const Op& op, const Task& task) {
     const View view = task.out.view;
     for (int y = task.y0; y < task.y1; y++)
-        for (int x = 0; x < op.shape.w; x++) {
-            Value* const pixel = task.out.values<Value>(y) + size_t(x) * line_of<Value>;
-            for (int c = op.shape.c; c < view.period; c++)
-                pixel[place_of<Value>(view, c)] = pixel[place_of<Value>(view, c - op.shape.c)];
+        for (int c = op.shape.c; c < view.period; c++) {
+            Value* const row = task.out.values<Value>(y);
+            Value* to = row + place_of<Value>(view, c);
+            const Value* from = row + place_of<Value>(view, c - op.shape.c);
+            for (int x = 0; x < op.shape.w; x++, to += line_of<Value>, from += line_of<Value>) *to = *from;
         }
 }
 

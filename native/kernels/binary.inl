@@ -9,7 +9,7 @@
 constexpr int pad_vectors = kPad / lanes;
 
 BCNN_INLINE int least(int a, int b) { return a < b ? a : b; }
-BCNN_INLINE int most(int a, int b) { return a > b ? a : b; }
+BCNN_INLINE constexpr int most(int a, int b) { return a > b ? a : b; }
 
 template <int n>
 struct Number {
@@ -105,6 +105,9 @@ BCNN_NOINLINE void gather_block(const DotsData& d, const BitRows& from, int p0, 
 
 // --- counts ----------------------------------------------------------------------------------------------------------
 
+// The widest tile. Not more: the counts of a block are to stay in L1, and those of AVX-512 are words.
+constexpr int most_counted = most(kPad, group * tile_groups);
+
 // n = popcount(x ^ w) of a block of pixels and G groups of channels; `next`: from a pixel's counts to the next one's.
 template <int G, class Count>
 BCNN_NOINLINE void dots(const uint8_t* bits, size_t bytes, int pixels, const uint8_t* w, size_t w_group, Count* n,
@@ -190,7 +193,8 @@ struct Finish {
     ptrdiff_t add_next[2], out_next;  // from the first register's channels to the second's: replication may lead back
 };
 
-enum Sum { one_branch, two_branches, one_more };  // one_more: onto the sum of the branches before it, which is in `out`
+// one_more: onto the sum of the branches before it, which is in `out`. one_shifted: FixedEnd::first_up.
+enum Sum { one_branch, two_branches, one_more, one_shifted };
 
 // Scale and offset of up to two branches, their sum, then the endings in `end`, for V registers of channels of a run of
 // pixels.
@@ -368,7 +372,7 @@ BCNN_INLINE size_t branch_bits(const DotsData& d) {  // of a block of one branch
 }
 
 static size_t scratch_bytes(const DotsData& d) {
-    return 2 * kBlock * kCounted * sizeof(Wide) + 2 * words_bytes(d.gather) +
+    return 2 * kBlock * most_counted * sizeof(Wide) + 2 * words_bytes(d.gather) +
            size_t(least(kBranches, d.branches)) * branch_bits(d) + kSlack;
 }
 
@@ -383,8 +387,8 @@ BCNN_INLINE int counted(const DotsData& d, int channel_end, int c) {
 
 template <class Count, bool taps>
 static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& s) {
-    Count* const n[2] = {(Count*)s.scratch, (Count*)s.scratch + kBlock * kCounted};
-    uint8_t* const words = s.scratch + 2 * kBlock * kCounted * sizeof(Wide);
+    Count* const n[2] = {(Count*)s.scratch, (Count*)s.scratch + kBlock * most_counted};
+    uint8_t* const words = s.scratch + 2 * kBlock * most_counted * sizeof(Wide);
     uint8_t* const bits = words + 2 * words_bytes(d.gather);
     const size_t block_bits = branch_bits(d);
     const int made = taps ? d.o / d.gather.groups : d.o;

@@ -59,6 +59,11 @@ static void fixed_finish(const FixedFinish<Count>& f, const FixedEnd& end, int c
     const int16_t *first_add = f.add[0], *second_add = f.add[1], *third_add = f.add[2];
     int16_t* out = f.out;
     const ptrdiff_t n_next = f.n_next;
+    const int first_times = end.first_up, last_times = end.shift_up;
+    const auto doubled = [](Shorts v, int times) __attribute__((always_inline)) {
+        for (int i = 0; i < times; i++) v = plus(v, v);
+        return v;
+    };
     const auto term = [&](const Count* counted, int b, int j) __attribute__((always_inline)) {
         const Shorts dot = subtract(constant[b][j], shifted_counts<by_byte>(counted, j, up[b]));
         const Shorts made = product(dot, scale[b][j]);
@@ -69,12 +74,14 @@ static void fixed_finish(const FixedFinish<Count>& f, const FixedEnd& end, int c
             Shorts v = term(n, 0, j);
             if (sum == one_more) v = plus(load(out + j * short_lanes), v);
             if (sum == two_branches) v = plus(v, term(second, B - 1, j));
+            if (sum == one_shifted) v = doubled(v, first_times);
             if (adds > 0) v = plus(v, load(first_add + j * next[0]));
             if (adds > 1) v = plus(v, load(second_add + j * next[1]));
             if (prelu == 1) v = straight(v, bend[j]);
             if (prelu == 2) v = bent(v, bend[j], bend_up, least_bent);
             if (then == 1) v = shift_up(smaller(larger(v, low[j]), limit[j]), last_up);
             if (then == 2) v = plus(v, load(third_add + j * next[2]));
+            if (then == 3) v = doubled(v, last_times);
             store(out + j * short_lanes, v);
         }
         n += n_next;
@@ -91,11 +98,12 @@ using FixedPass = void (*)(const FixedFinish<Count>&, const FixedEnd&, int);
 
 template <class Count, bool by_byte, bool sure>
 struct FixedPasses {  // fixed_finish for every sum and ending; two branches at a time where it pays
-    FixedPass<Count> of[3][3][3][3];
+    FixedPass<Count> of[4][3][3][4];
     constexpr FixedPasses() : of() {
         fill<one_branch>();
         if constexpr (sure) fill<two_branches>();
         fill<one_more>();
+        fill<one_shifted>();
     }
     template <int sum>
     constexpr void fill() {
@@ -118,6 +126,7 @@ struct FixedPasses {  // fixed_finish for every sum and ending; two branches at 
     constexpr void fill_then() {
         of[sum][adds][prelu][1] = fixed_finish<Count, by_byte, sure, sum, adds, prelu, 1>;
         of[sum][adds][prelu][2] = fixed_finish<Count, by_byte, sure, sum, adds, prelu, 2>;
+        of[sum][adds][prelu][3] = fixed_finish<Count, by_byte, sure, sum, adds, prelu, 3>;
     }
 };
 
@@ -127,7 +136,7 @@ BCNN_NOINLINE void fixed_finish_run(const FixedBinaryConvData& d, const FixedBin
                                     int c, int channels, int b, int branches, Count* const* n, const int* which) {
     static constexpr FixedPasses<Count, by_byte, sure> passes;
     const bool last = b + branches == d.branches;
-    const auto& by_sum = passes.of[branches == 2 ? two_branches : b ? one_more : one_branch];
+    const auto& by_sum = passes.of[branches == 2 ? two_branches : b ? one_more : d.end.first_up ? one_shifted : one_branch];
     const auto pass = last ? by_sum[d.end.adds][d.end.prelu][d.end.then] : by_sum[0][0][0];
     FixedFinish<Count> f;  // not all zeros: that is `rep stos`, which takes longer than the rest of this function
     f.pixels = pixels;
@@ -171,8 +180,8 @@ BCNN_NOINLINE void count_by_rank(const FixedRankTable& t, const int16_t* x, int 
 
 template <class Count, bool by_byte, bool sure, bool taps>
 static void fixed_conv_counting(const FixedBinaryConvData& d, const FixedBinaryConvStep& s) {
-    Count* const n[2] = {(Count*)s.scratch, (Count*)s.scratch + kBlock * kCounted};
-    uint8_t* const words = s.scratch + 2 * kBlock * kCounted * sizeof(Wide);
+    Count* const n[2] = {(Count*)s.scratch, (Count*)s.scratch + kBlock * most_counted};
+    uint8_t* const words = s.scratch + 2 * kBlock * most_counted * sizeof(Wide);
     uint8_t* const bits = words + 2 * words_bytes(d.gather);
     const size_t block_bits = branch_bits(d);
     const int made = taps ? d.o / d.gather.groups : d.o;

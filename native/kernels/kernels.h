@@ -20,7 +20,6 @@ template <class Value>
 constexpr int line_of = int(64 / sizeof(Value));
 constexpr int kPad =
     64;  // parameter arrays are padded to this many channels: four registers of the widest instruction set
-constexpr int kCounted = 128;  // the most channels that are counted before what follows: the widest tile
 constexpr int kBlock = 56;  // pixels whose bits are made at a time, or a part of them; divides 224, 112, 56 and 28 x 28
 constexpr int kBranches = 4;  // branches whose bits are held at a time
 constexpr int kSlack = 64;    // bytes behind bits and words that copies in whole registers may touch
@@ -75,7 +74,7 @@ struct DotsData {         // of any binary convolution
     bool narrow;          // counts fit a Narrow
     bool plain;           // counted word by word: groups that are no multiple of kPad channels
     int block;            // pixels at a time
-    int counted;          // channels at a time, lines of them up to kCounted: from a pixel's counts to the next one's
+    int counted;          // channels at a time, lines of them: from a pixel's counts to the next one's
     size_t weight_group;  // bytes of weights of one group of kernel channels
     size_t bits;          // bytes of bits of one pixel, or of the pixels that are packed together
     Gather gather;        // all ones but for taps
@@ -166,9 +165,11 @@ struct EndingStep {
 // What a kernel does in registers after the sums. A bound comes with a shift up, which may be by 0: bounded values are
 // shifted without saturating.
 struct FixedEnd {
-    int adds;   // maps added first, 0 to 2
-    int prelu;  // 0: none, 1: with up = 0, 2: with a shift
-    int then;   // after at most one map and a PReLU; 0: nothing, 1: bound and shift, 2: another map is added
+    int first_up;  // shifted up first, saturating: of one branch only
+    int adds;      // maps added first, 0 to 2
+    int prelu;     // 0: none, 1: with up = 0, 2: with a shift
+    // After at most one map and a PReLU; 0: nothing, 1: bound and shift, 2: another map is added, 3: shift, saturating.
+    int then;
     int bend_up, shift_up;
     const int16_t *bend, *limit;
 };
@@ -273,6 +274,7 @@ struct Kernels {
     const char* name;
     int lanes;
     int group;                      // channels of a weight group
+    int most_counted;               // the most channels that are counted before what follows
     int narrow_limit;               // the most bits whose counts fit a Narrow
     int together;                   // pixels whose bits are packed together
     int rank_replicas;              // the most that rank_pack takes; 0: a RankTable does not pay

@@ -5,7 +5,7 @@
 static double dot_peak(int repeats, uint8_t* scratch) {
     constexpr int k = 224;  // seven words: weights and bits stay in L1
     const size_t bytes = bits_bytes(k), w_group = weight_bytes(k);
-    uint8_t* const w = scratch + kBlock * kCounted * sizeof(Wide);
+    uint8_t* const w = scratch + kBlock * most_counted * sizeof(Wide);
     uint8_t* const bits = w + tile_groups * w_group;
     if (repeats == 0) {
         float values[k / kLine][tile_pixels][kLine], thresholds[k] = {};
@@ -17,7 +17,7 @@ static double dot_peak(int repeats, uint8_t* scratch) {
         sign_pack(&values[0][0][0], tile_pixels, {k, tile_pixels * kLine}, thresholds, bits, bytes);
     }
     for (int r = 0; r < repeats; r++)
-        dot<tile_pixels, tile_groups>(bits, bytes, w, w_group, (Narrow*)scratch, kCounted);
+        dot<tile_pixels, tile_groups>(bits, bytes, w, w_group, (Narrow*)scratch, most_counted);
     return double(repeats) * tile_pixels * tile_groups * group * k;
 }
 
@@ -36,4 +36,4 @@ static double popcount_peak(int repeats) {
     return double(repeats) * sums * 8 * sizeof(Bits);
 }
 
-static constexpr size_t peak_scratch = kBlock * kCounted * sizeof(Wide) + 256 * 1024;
+static constexpr size_t peak_scratch = kBlock * most_counted * sizeof(Wide) + 256 * 1024;

@@ -13,6 +13,7 @@ static constexpr FixedKernels fixed_kernels = {
     extern const Kernels NAME##_kernels = {#NAME,                 \
                                            NAME::lanes,           \
                                            NAME::group,           \
+                                           NAME::most_counted,    \
                                            NAME::narrow_limit,    \
                                            NAME::together_of,     \
                                            NAME::replicas_of,     \

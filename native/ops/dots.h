@@ -96,11 +96,11 @@ protected:
         d_.narrow = narrow;
         d_.k = pointwise_ ? reads_ : 32 * dot_;
         d_.plain = !pointwise_ && groups_ > 1 && shape.c / groups_ % kPad != 0;
-        d_.counted = std::min(kCounted, (shape.c + kShortLine - 1) / kShortLine * kShortLine);
+        d_.counted = std::min(kernels_.most_counted, (shape.c + kShortLine - 1) / kShortLine * kShortLine);
         d_.weight_group = group;
         d_.bits = d_.plain ? size_t(dot_) * 4 : bits;
         // Bits of a block, weights of a tile and tables stay in L1; the counts have room for more pixels of few channels.
-        d_.block = bits_ >= 512 ? kBlock / 2 : pointwise_ ? kBlock * (kCounted / d_.counted) : kBlock;
+        d_.block = bits_ >= 512 ? kBlock / 2 : pointwise_ ? kBlock * (kernels_.most_counted / d_.counted) : kBlock;
         if (!pointwise_) {
             d_.gather = {window_.kernel[0],
                          window_.kernel[1],

@@ -18,7 +18,7 @@ public:
             offset_.push_back(padded_shorts(branch.shorts("offset", o), o));
             if (pointwise_) above_.push_back(padded_shorts(branch.shorts("above", k), k, 32767));
         }
-        fused_ = endings_.fuse();
+        fused_ = endings_.fuse(d_.branches);
         d_.end = fused_.end;
         read_sources(r, build, [&](const Record& branch) { return branch.shorts("above", k); });
         const FixedKernels& fixed = kernels_.fixed;

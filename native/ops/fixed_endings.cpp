@@ -98,8 +98,9 @@ size_t FixedEndings::parameter_bytes() const {
 
 double FixedEndings::row_time() const { return double(endings_.size() - done_) * kFixedValueNs; }
 
-FixedEndings::Fused FixedEndings::fuse() {
+FixedEndings::Fused FixedEndings::fuse(int branches) {
     Fused fused;
+    if (branches == 1 && shifts_up(done_)) fused.end.first_up = endings_[done_++].data.bits;
     while (fused.end.adds < 2 && adds(done_)) fused.slot[fused.end.adds++] = endings_[done_++].slot;
     if (!is(done_, "FixedPReLU")) return fused;
     const Ending& prelu = endings_[done_++];
@@ -114,11 +115,14 @@ FixedEndings::Fused FixedEndings::fuse() {
         // A shift up of what is bounded saturates nowhere.
         const int16_t* const last = bound.a.data() + bound.a.size();
         const int most = *std::max_element(bound.a.data(), last);
-        if (is(done_, "Shift") && endings_[done_].data.bits >= 0 && most * (1 << endings_[done_].data.bits) <= 32767)
+        if (shifts_up(done_) && most * (1 << endings_[done_].data.bits) <= 32767)
             fused.end.shift_up = endings_[done_++].data.bits;
     } else if (adds(done_)) {
         fused.end.then = 2;
         fused.slot[2] = endings_[done_++].slot;
+    } else if (shifts_up(done_)) {
+        fused.end.then = 3;
+        fused.end.shift_up = endings_[done_++].data.bits;
     }
     return fused;
 }

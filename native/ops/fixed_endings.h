@@ -19,9 +19,9 @@ public:
         FixedEnd end{};
         int slot[3] = {-1, -1, -1};  // of the maps added
     };
-    // Takes the endings at the front that kernels can do: up to two maps added, a PReLU, and a bound with a shift up or
-    // another map.
-    Fused fuse();
+    // Takes the endings at the front that kernels can do after the sums of so many branches: a shift up of one branch, up to
+    // two maps added, a PReLU, and a bound with a shift up, another map, or a shift up.
+    Fused fuse(int branches);
     struct Bend {
         const int16_t* bend = nullptr;
         int up = 0;
@@ -45,6 +45,7 @@ private:
     bool adds(size_t index) const {  // a whole map as it is
         return is(index, "FixedAdd") && endings_[index].whole && endings_[index].data.bits == 0;
     }
+    bool shifts_up(size_t index) const { return is(index, "Shift") && endings_[index].data.bits > 0; }
     std::vector<Ending> endings_;
     std::vector<int> of_slot_;
     std::vector<int> bound_;
