@@ -1,6 +1,7 @@
 #include "engine.h"
 
 #include <algorithm>
+#include <cstring>
 #include <chrono>
 
 namespace bcnn {
@@ -164,16 +165,32 @@ Map Engine::map(const Plan& plan, const Segment& segment, const Share& share, in
 
 namespace {
 
-// Channels of rows [y0, y1) repeated up to the map's period, for readers that take replicas in whole registers.
+// So many neighbours in the line of every pixel of a row, from one place of the line to another.
+template <class Value, int count>
+void copy_channels(const Value* from, Value* to, int pixels) {
+    for (int x = 0; x < pixels; x++, from += line_of<Value>, to += line_of<Value>)
+        std::memcpy(to, from, count * sizeof(Value));
+}
+template <class Value, int count = line_of<Value>>
+int copy_at_most(int most, const Value* from, Value* to, int pixels) {  // the largest power of two; returns it
+    if constexpr (count > 1)
+        if (count > most) return copy_at_most<Value, count / 2>(most, from, to, pixels);
+    copy_channels<Value, count>(from, to, pixels);
+    return count;
+}
+
+// Channels of rows [y0, y1) repeated up to the map's period, for readers that take replicas in whole registers. What has
+// been repeated is repeated on: as many at a time as are there and as lie in one line, here and there.
 template <class Value>
 void extend(const Op& op, const Task& task) {
     const View view = task.out.view;
+    const auto left_in_line = [](int c) { return line_of<Value> - c % line_of<Value>; };
     for (int y = task.y0; y < task.y1; y++)
-        for (int c = op.shape.c; c < view.period; c++) {
+        for (int to = op.shape.c; to < view.period;) {
+            const int from = to % op.shape.c;
+            const int most = std::min({to - from, view.period - to, left_in_line(from), left_in_line(to)});
             Value* const row = task.out.values<Value>(y);
-            Value* to = row + place_of<Value>(view, c);
-            const Value* from = row + place_of<Value>(view, c - op.shape.c);
-            for (int x = 0; x < op.shape.w; x++, to += line_of<Value>, from += line_of<Value>) *to = *from;
+            to += copy_at_most(most, row + place_of<Value>(view, from), row + place_of<Value>(view, to), op.shape.w);
         }
 }
 

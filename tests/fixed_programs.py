@@ -201,7 +201,7 @@ class _Random:
                 found.append(self.draw.bound(c, 1 << self.whole(1, 14)))
                 found.append(o.Shift(self.whole(0, 6)) if self.chance(0.6) else None)
             elif self.chance(0.5):
-                found.append(self.add(shape, True))
+                found.append(self.add(shape, True) if self.chance(0.5) else o.Shift(self.whole(1, 6)))
         return tuple(ending for ending in found if ending)
 
     def endings(self, shape: o.Shape, at_most: int = 4) -> tuple[o.Ending, ...]:
@@ -258,7 +258,9 @@ class _Random:
         made = k if identity else self.channels()
         after = self.endings((h, w, made))
         branches = tuple(self.draw.fixed_branch(k, made) for _ in range(self.whole(1, 5)))
-        return o.FixedBinaryConv(source, k, branches, after=((o.FixedAdd(source, k),) if identity else ()) + after)
+        first = (o.Shift(self.whole(1, 6)),) if self.chance(0.3) else ()
+        added = (o.FixedAdd(source, k),) if identity else ()
+        return o.FixedBinaryConv(source, k, branches, after=first + added + after)
 
     def binary_conv(self, source: int) -> o.Op:
         h, w, _ = self.shapes[source]

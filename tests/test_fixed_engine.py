@@ -109,6 +109,43 @@ def test_integer_modules_of_any_channel_counts_give_the_definitions_numbers(
     check(named(ops), seed)
 
 
+@pytest.mark.parametrize("channels", [1, 3, 4, 5, 16, 20, 33, 48, 80])
+def test_integer_replicas_of_any_channel_count_give_the_definitions_numbers(channels: int) -> None:
+    """Two and a half times the channels are read, by ops that keep their map in blocks of any width."""
+    draw, reads = FixedDraw(channels), channels * 5 // 2
+    ops = (
+        draw.fixed_input(4, 13),
+        o.FixedBinaryConv(0, 32, (draw.fixed_branch(32, channels),)),
+        o.FixedBinaryConv(1, reads, (draw.fixed_branch(reads, reads),), after=(o.FixedAdd(1, reads),)),
+    )
+    check(named(ops), threads=(1, 2))
+
+
+@pytest.mark.parametrize("k", [40, 300])  # counts of one byte and of two
+@pytest.mark.parametrize("last", ["nothing", "shift", "bound and shift", "add"])
+@pytest.mark.parametrize("prelu", [False, True])
+@pytest.mark.parametrize("adds", [0, 1, 2])
+def test_integer_shifts_around_what_is_added_saturate_as_defined(adds: int, prelu: bool, last: str, k: int) -> None:
+    draw, made = FixedDraw(k + adds), 70
+    rest: dict[str, tuple[o.Ending, ...]] = {
+        "nothing": (),
+        "shift": (o.Shift(3),),
+        "bound and shift": (draw.bound(made, 4000), o.Shift(3)),
+        "add": (o.FixedAdd(1, made),),
+    }
+    after = (o.FixedAdd(1, made),) * adds + ((draw.bend(made),) if prelu else ()) + rest[last]
+    branch, other = draw.fixed_branch(k, made), draw.fixed_branch(k, made)
+    ops = (
+        draw.fixed_input(3, 9),
+        o.FixedBinaryConv(0, k, (branch,), after=(o.Shift(8),)),
+        o.FixedBinaryConv(0, k, (branch,), after=(o.Shift(4), *after)),
+        o.FixedBinaryConv(0, k, (branch, other), after=(o.Shift(1), *after)),
+    )
+    program = named(ops)
+    assert (np.abs(interpret_maps(program, picture(program)[0])[1]) >= 32767).any()
+    check(program, threads=(1, 2))
+
+
 @pytest.mark.parametrize("k", [252, 253, 256, 511, 512, 1024, 6304, 16383, 32767])
 def test_integer_counts_that_outgrow_a_byte_stay_exact(k: int) -> None:
     """Every bit of the input is 1, every weight 0: all differ, and the dot is -k. Then by a random branch."""
