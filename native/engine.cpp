@@ -1,8 +1,8 @@
 #include "engine.h"
 
 #include <algorithm>
-#include <cstring>
 #include <chrono>
+#include <cstring>
 
 namespace bcnn {
 

@@ -106,7 +106,7 @@ BCNN_NOINLINE void gather_block(const DotsData& d, const BitRows& from, int p0, 
 // --- counts ----------------------------------------------------------------------------------------------------------
 
 // The widest tile. Not more: the counts of a block are to stay in L1, and those of AVX-512 are words.
-constexpr int most_counted = most(kPad, group * tile_groups);
+constexpr int most_counted = most(kPad, group* tile_groups);
 
 // n = popcount(x ^ w) of a block of pixels and G groups of channels; `next`: from a pixel's counts to the next one's.
 template <int G, class Count>
@@ -193,8 +193,7 @@ struct Finish {
     ptrdiff_t add_next[2], out_next;  // from the first register's channels to the second's: replication may lead back
 };
 
-// one_more: onto the sum of the branches before it, which is in `out`. one_shifted: FixedEnd::first_up.
-enum Sum { one_branch, two_branches, one_more, one_shifted };
+enum Sum { one_branch, two_branches, one_more };  // one_more: onto the sum of the branches before it, which is in `out`
 
 // Scale and offset of up to two branches, their sum, then the endings in `end`, for V registers of channels of a run of
 // pixels.

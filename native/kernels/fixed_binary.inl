@@ -37,6 +37,7 @@ struct FixedFinish {
 template <class Count, bool by_byte, bool sure, int sum, int adds, int prelu, int then>
 static void fixed_finish(const FixedFinish<Count>& f, const FixedEnd& end, int channel) {
     constexpr int B = sum == two_branches ? 2 : 1, V = line_registers;
+    constexpr bool bounds = then == 1 || then == 4;
     Shorts constant[B][V], scale[B][V], offset[B][V], bend[V], limit[V], low[V];
     // `in_order`: in registers from here on. Otherwise GCC 12 copies these arrays in halves of registers, which wait for each
     // other when they are read again.
@@ -47,7 +48,7 @@ static void fixed_finish(const FixedFinish<Count>& f, const FixedEnd& end, int c
             offset[b][j] = in_order(load(f.offset[b] + j * short_lanes));
         }
         bend[j] = prelu ? in_order(load(end.bend + channel + j * short_lanes)) : offset[0][j];
-        limit[j] = then == 1 ? in_order(load(end.limit + channel + j * short_lanes)) : offset[0][j];
+        limit[j] = bounds ? in_order(load(end.limit + channel + j * short_lanes)) : offset[0][j];
         low[j] = in_order(subtract(broadcast_short(0), limit[j]));
     }
     const Shorts least_bent = broadcast_short(-(32768 >> end.bend_up));
@@ -74,12 +75,12 @@ static void fixed_finish(const FixedFinish<Count>& f, const FixedEnd& end, int c
             Shorts v = term(n, 0, j);
             if (sum == one_more) v = plus(load(out + j * short_lanes), v);
             if (sum == two_branches) v = plus(v, term(second, B - 1, j));
-            if (sum == one_shifted) v = doubled(v, first_times);
+            if (sum == one_branch && then >= 3) v = doubled(v, first_times);
             if (adds > 0) v = plus(v, load(first_add + j * next[0]));
             if (adds > 1) v = plus(v, load(second_add + j * next[1]));
             if (prelu == 1) v = straight(v, bend[j]);
             if (prelu == 2) v = bent(v, bend[j], bend_up, least_bent);
-            if (then == 1) v = shift_up(smaller(larger(v, low[j]), limit[j]), last_up);
+            if (bounds) v = shift_up(smaller(larger(v, low[j]), limit[j]), last_up);
             if (then == 2) v = plus(v, load(third_add + j * next[2]));
             if (then == 3) v = doubled(v, last_times);
             store(out + j * short_lanes, v);
@@ -98,12 +99,11 @@ using FixedPass = void (*)(const FixedFinish<Count>&, const FixedEnd&, int);
 
 template <class Count, bool by_byte, bool sure>
 struct FixedPasses {  // fixed_finish for every sum and ending; two branches at a time where it pays
-    FixedPass<Count> of[4][3][3][4];
+    FixedPass<Count> of[3][3][3][5];
     constexpr FixedPasses() : of() {
         fill<one_branch>();
         if constexpr (sure) fill<two_branches>();
         fill<one_more>();
-        fill<one_shifted>();
     }
     template <int sum>
     constexpr void fill() {
@@ -126,7 +126,10 @@ struct FixedPasses {  // fixed_finish for every sum and ending; two branches at 
     constexpr void fill_then() {
         of[sum][adds][prelu][1] = fixed_finish<Count, by_byte, sure, sum, adds, prelu, 1>;
         of[sum][adds][prelu][2] = fixed_finish<Count, by_byte, sure, sum, adds, prelu, 2>;
-        of[sum][adds][prelu][3] = fixed_finish<Count, by_byte, sure, sum, adds, prelu, 3>;
+        if constexpr (adds == 1 && prelu == 2) {
+            of[sum][1][2][3] = fixed_finish<Count, by_byte, sure, sum, 1, 2, 3>;
+            if constexpr (sum == one_branch) of[sum][1][2][4] = fixed_finish<Count, by_byte, sure, sum, 1, 2, 4>;
+        }
     }
 };
 
@@ -136,7 +139,7 @@ BCNN_NOINLINE void fixed_finish_run(const FixedBinaryConvData& d, const FixedBin
                                     int c, int channels, int b, int branches, Count* const* n, const int* which) {
     static constexpr FixedPasses<Count, by_byte, sure> passes;
     const bool last = b + branches == d.branches;
-    const auto& by_sum = passes.of[branches == 2 ? two_branches : b ? one_more : d.end.first_up ? one_shifted : one_branch];
+    const auto& by_sum = passes.of[branches == 2 ? two_branches : b ? one_more : one_branch];
     const auto pass = last ? by_sum[d.end.adds][d.end.prelu][d.end.then] : by_sum[0][0][0];
     FixedFinish<Count> f;  // not all zeros: that is `rep stos`, which takes longer than the rest of this function
     f.pixels = pixels;

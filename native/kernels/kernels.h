@@ -165,12 +165,12 @@ struct EndingStep {
 // What a kernel does in registers after the sums. A bound comes with a shift up, which may be by 0: bounded values are
 // shifted without saturating.
 struct FixedEnd {
-    int first_up;  // shifted up first, saturating: of one branch only
-    int adds;      // maps added first, 0 to 2
-    int prelu;     // 0: none, 1: with up = 0, 2: with a shift
-    // After at most one map and a PReLU; 0: nothing, 1: bound and shift, 2: another map is added, 3: shift, saturating.
-    int then;
-    int bend_up, shift_up;
+    int adds;   // maps added first, 0 to 2
+    int prelu;  // 0: none, 1: with up = 0, 2: with a shift
+    int then;   // after at most one map and a PReLU; 0: nothing, 1: bound and shift, 2: another map is added
+    // Where formats of maps differ, for one map and a PReLU of kind 2. 3: shifts before and after all that, saturating; of
+    // more than one branch only after. 4: a shift before, then as 1, of one branch.
+    int first_up, bend_up, shift_up;
     const int16_t *bend, *limit;
 };
 

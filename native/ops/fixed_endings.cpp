@@ -100,7 +100,9 @@ double FixedEndings::row_time() const { return double(endings_.size() - done_) *
 
 FixedEndings::Fused FixedEndings::fuse(int branches) {
     Fused fused;
-    if (branches == 1 && shifts_up(done_)) fused.end.first_up = endings_[done_++].data.bits;
+    const bool first =
+        branches == 1 && shifts_up(done_) && adds(done_ + 1) && is(done_ + 2, "FixedPReLU") && !adds(done_ + 3);
+    if (first) fused.end.first_up = endings_[done_++].data.bits;
     while (fused.end.adds < 2 && adds(done_)) fused.slot[fused.end.adds++] = endings_[done_++].slot;
     if (!is(done_, "FixedPReLU")) return fused;
     const Ending& prelu = endings_[done_++];
@@ -110,7 +112,7 @@ FixedEndings::Fused FixedEndings::fuse(int branches) {
     if (fused.end.adds == 2) return fused;
     if (is(done_, "Bound")) {
         const Ending& bound = endings_[done_++];
-        fused.end.then = 1;
+        fused.end.then = first ? 4 : 1;
         fused.end.limit = bound.data.a;
         // A shift up of what is bounded saturates nowhere.
         const int16_t* const last = bound.a.data() + bound.a.size();
@@ -120,10 +122,11 @@ FixedEndings::Fused FixedEndings::fuse(int branches) {
     } else if (adds(done_)) {
         fused.end.then = 2;
         fused.slot[2] = endings_[done_++].slot;
-    } else if (shifts_up(done_)) {
+    } else if (fused.end.adds == 1 && (first || shifts_up(done_))) {
         fused.end.then = 3;
-        fused.end.shift_up = endings_[done_++].data.bits;
+        if (shifts_up(done_)) fused.end.shift_up = endings_[done_++].data.bits;
     }
+    if (fused.end.then >= 3) fused.end.prelu = 2;
     return fused;
 }
 

@@ -19,8 +19,8 @@ public:
         FixedEnd end{};
         int slot[3] = {-1, -1, -1};  // of the maps added
     };
-    // Takes the endings at the front that kernels can do after the sums of so many branches: a shift up of one branch, up to
-    // two maps added, a PReLU, and a bound with a shift up, another map, or a shift up.
+    // Takes the endings at the front that kernels can do after the sums of so many branches: up to two maps added, a PReLU,
+    // and a bound with a shift up, or another map, or, after one map, a shift up; before one map, a shift up.
     Fused fuse(int branches);
     struct Bend {
         const int16_t* bend = nullptr;
