@@ -1,4 +1,6 @@
 // Which instruction sets are built, and which this machine has.
+#include <cstdlib>
+
 #include "cpu.h"
 #include "kernels/kernels.h"
 
@@ -21,6 +23,8 @@ const Isa* isas() {
 #else
     static const bool avx512 = cpu().avx512;
 #endif
+    static const bool chosen = avx512 && (choose_avx512_counting(std::getenv("BCNN_AVX512_COUNTS")), true);
+    (void)chosen;
     static const Isa all[] = {
         {&avx512_kernels, avx512}, {&avx2_kernels, avx2}, {&scalar_kernels, true}, {nullptr, false}};
 #elif defined(__aarch64__)

@@ -149,6 +149,26 @@ def test_counts_are_exact_up_to_the_largest(k: int, side: int) -> None:
             assert (Engine(counts, isa, threads).maps(picture(counts)[0])[1] == k * side * side).all()
 
 
+@pytest.mark.skipif("avx512" not in ISAS, reason="this processor has no AVX-512")
+@pytest.mark.parametrize("way", ["words", "pairs"])
+def test_both_ways_of_avx512_to_count_give_the_interpreters_bits(way: str) -> None:
+    """The engine takes the one that is faster on this core, once a process: so each gets a process of its own."""
+    code = """
+import test_engine, test_fixed_engine
+for k in (253, 512, 1100):
+    test_engine.test_counts_that_outgrow_a_byte_stay_exact(k)
+    test_fixed_engine.test_integer_counts_that_outgrow_a_byte_stay_exact(k)
+for arguments in ((128, 128, 2, 1, False), (64, 64, 1, 2, True)):
+    test_engine.test_a_binary_3x3_gives_the_interpreters_bits(*arguments)
+    test_fixed_engine.test_an_integer_3x3_gives_the_definitions_numbers(*arguments)
+test_fixed_engine.test_the_wide_levels_in_integers_give_the_definitions_numbers()
+"""
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    env = {**os.environ, "PYTHONPATH": path, "BCNN_AVX512_COUNTS": way}
+    out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
+    assert out.returncode == 0, out.stderr
+
+
 def test_a_count_that_would_not_fit_is_refused() -> None:
     with pytest.raises(UserError, match="sums 65536 signs; a count holds at most 65535"):
         named((Draw(0).input(1, 1), o.BinaryConv(0, 65536, (counting(65536),))))

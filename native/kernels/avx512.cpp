@@ -52,6 +52,7 @@ namespace avx512 {
 #include "table.inl"
 }  // namespace avx512
 BCNN_KERNELS(avx512)
+void choose_avx512_counting(const char* way) { avx512::choose_counting(way); }
 }  // namespace bcnn
 
 #if defined(__clang__) && !defined(BCNN_EMULATE_AVX512)

@@ -119,24 +119,22 @@ BCNN_NOINLINE void dots(const uint8_t* bits, size_t bytes, int pixels, const uin
     if (p < pixels) dot<together, G>(bits + p / together * bytes, bytes, w, w_group, n + p * next, next);
 }
 
-// The same for any number of groups: as many as a tile has, then half as many, down to `unit`.
-template <int G, int unit, class Count>
+// The same for any number of groups: as many as a tile has, then half as many.
+template <int G, class Count>
 BCNN_INLINE void dots_of(const uint8_t* bits, size_t bytes, int pixels, const uint8_t* w, size_t w_group, int groups,
                          Count* n, int next) {
     int g = 0;
     for (; g + G <= groups; g += G) dots<G>(bits, bytes, pixels, w + g * w_group, w_group, n + g * group, next);
-    if constexpr (G > unit)
-        dots_of<G / 2, unit>(bits, bytes, pixels, w + g * w_group, w_group, groups - g, n + g * group, next);
+    if constexpr (G > 1) dots_of<G / 2>(bits, bytes, pixels, w + g * w_group, w_group, groups - g, n + g * group, next);
 }
 
 // The counts of one branch for `channels` from c on.
 template <class Count>
 BCNN_INLINE void count(const DotsData& d, const uint8_t* weight, const uint8_t* bits, int pixels, int c, int channels,
                        Count* n) {
-    constexpr int unit = sizeof(Count) == sizeof(ShortCount) ? short_groups : 1;  // groups that are made together
-    const int groups = (channels + unit * group - 1) / (unit * group) * unit;
+    const int groups = (channels + group - 1) / group;
     const uint8_t* const w = weight + size_t(c / group) * d.weight_group;
-    dots_of<tile_groups, unit>(bits, d.bits, pixels, w, d.weight_group, groups, n, d.counted);
+    dots_of<tile_groups>(bits, d.bits, pixels, w, d.weight_group, groups, n, d.counted);
 }
 
 // The same from the rows of a RankTable: `each(p, at)` says which.

@@ -20,10 +20,16 @@ static void short_sign_words(const int16_t* x, View v, int pixels, const int16_t
     }
 }
 
-// Where `fixed_finish` reads and writes, at the first pixel of a run and the first channel of a line.
+template <class Count>
+constexpr bool in_registers = __is_class(Count);  // ShortCounting, where it is not just ShortCount
+
+// Where `fixed_finish` reads and writes, at the first pixel of a run and the first channel of a line. Its counts are in
+// memory, of up to two branches; or, of one, still bits and weights: then they never leave registers (ShortCounting).
 template <class Count>
 struct FixedFinish {
     const Count* n[2];
+    const uint8_t *bits, *weight;
+    size_t bytes, weight_group;  // from a pixel's bits to the next one's, from a group's weights to the next one's
     const int16_t *constant[2], *scale[2], *offset[2];
     int up[2];
     const int16_t* add[3];
@@ -65,32 +71,53 @@ static void fixed_finish(const FixedFinish<Count>& f, const FixedEnd& end, int c
         for (int i = 0; i < times; i++) v = plus(v, v);
         return v;
     };
-    const auto term = [&](const Count* counted, int b, int j) __attribute__((always_inline)) {
-        const Shorts dot = subtract(constant[b][j], shifted_counts<by_byte>(counted, j, up[b]));
-        const Shorts made = product(dot, scale[b][j]);
+    const auto term = [&](Shorts shifted, int b, int j) __attribute__((always_inline)) {
+        const Shorts made = product(subtract(constant[b][j], shifted), scale[b][j]);
         return sure ? add(made, offset[b][j]) : plus(made, offset[b][j]);
     };
-    for (int p = f.pixels; p > 0; p--) {
-        for (int j = 0; j < V; j++) {
-            Shorts v = term(n, 0, j);
-            if (sum == one_more) v = plus(load(out + j * short_lanes), v);
-            if (sum == two_branches) v = plus(v, term(second, B - 1, j));
-            if (sum == one_branch && then >= 3) v = doubled(v, first_times);
-            if (adds > 0) v = plus(v, load(first_add + j * next[0]));
-            if (adds > 1) v = plus(v, load(second_add + j * next[1]));
-            if (prelu == 1) v = straight(v, bend[j]);
-            if (prelu == 2) v = bent(v, bend[j], bend_up, least_bent);
-            if (bounds) v = shift_up(smaller(larger(v, low[j]), limit[j]), last_up);
-            if (then == 2) v = plus(v, load(third_add + j * next[2]));
-            if (then == 3) v = doubled(v, last_times);
-            store(out + j * short_lanes, v);
+    // Pixel t of those that are made together, register j of its line.
+    const auto end_with = [&](Shorts v, int t, int j) __attribute__((always_inline)) {
+        const ptrdiff_t pixel = t * kShortLine;
+        if (sum == one_more) v = plus(load(out + pixel + j * short_lanes), v);
+        if constexpr (sum == two_branches) v = plus(v, term(shifted_counts<by_byte>(second, j, up[B - 1]), B - 1, j));
+        if (sum == one_branch && then >= 3) v = doubled(v, first_times);
+        if (adds > 0) v = plus(v, load(first_add + pixel + j * next[0]));
+        if (adds > 1) v = plus(v, load(second_add + pixel + j * next[1]));
+        if (prelu == 1) v = straight(v, bend[j]);
+        if (prelu == 2) v = bent(v, bend[j], bend_up, least_bent);
+        if (bounds) v = shift_up(smaller(larger(v, low[j]), limit[j]), last_up);
+        if (then == 2) v = plus(v, load(third_add + pixel + j * next[2]));
+        if (then == 3) v = doubled(v, last_times);
+        store(out + pixel + j * short_lanes, v);
+    };
+    const auto go_on = [&](int pixels) __attribute__((always_inline)) {
+        if (adds > 0) first_add += pixels * kShortLine;
+        if (adds > 1) second_add += pixels * kShortLine;
+        if (then == 2) third_add += pixels * kShortLine;
+        out += pixels * kShortLine;
+    };
+    if constexpr (in_registers<Count>) {
+        const uint8_t *bits = f.bits, *const weight = f.weight;
+        const size_t bytes = f.bytes, weight_group = f.weight_group;
+        const auto tile = [&](auto size) __attribute__((always_inline)) {
+            constexpr int T = decltype(size)::value;
+            const auto each = [&](int t, Shorts count) __attribute__((always_inline)) {
+                end_with(term(shift_up(count, up[0]), 0, 0), t, 0);
+            };
+            Count::template each<T>(bits, bytes, weight, weight_group, each);
+            bits += T * bytes;
+            go_on(T);
+        };
+        int p = f.pixels;
+        for (; p >= tile_pixels; p -= tile_pixels) tile(Number<tile_pixels>());
+        for (; p > 0; p--) tile(Number<1>());
+    } else {
+        for (int p = f.pixels; p > 0; p--) {
+            for (int j = 0; j < V; j++) end_with(term(shifted_counts<by_byte>(n, j, up[0]), 0, j), 0, j);
+            n += n_next;
+            if (B == 2) second += n_next;
+            go_on(1);
         }
-        n += n_next;
-        if (B == 2) second += n_next;
-        if (adds > 0) first_add += kShortLine;
-        if (adds > 1) second_add += kShortLine;
-        if (then == 2) third_add += kShortLine;
-        out += kShortLine;
     }
 }
 
@@ -102,7 +129,7 @@ struct FixedPasses {  // fixed_finish for every sum and ending; two branches at 
     FixedPass<Count> of[3][3][3][5];
     constexpr FixedPasses() : of() {
         fill<one_branch>();
-        if constexpr (sure) fill<two_branches>();
+        if constexpr (sure && !in_registers<Count>) fill<two_branches>();
         fill<one_more>();
     }
     template <int sum>
@@ -133,10 +160,11 @@ struct FixedPasses {  // fixed_finish for every sum and ending; two branches at 
     }
 };
 
-// A run of pixels that miss the same taps, `channels` from c on.
+// A run of pixels that miss the same taps, `channels` from c on. `n` and `bits`: see FixedFinish.
 template <class Count, bool by_byte, bool sure>
 BCNN_NOINLINE void fixed_finish_run(const FixedBinaryConvData& d, const FixedBinaryConvStep& s, int p0, int pixels,
-                                    int c, int channels, int b, int branches, Count* const* n, const int* which) {
+                                    int c, int channels, int b, int branches, Count* const* n, const uint8_t* bits,
+                                    const int* which) {
     static constexpr FixedPasses<Count, by_byte, sure> passes;
     const bool last = b + branches == d.branches;
     const auto& by_sum = passes.of[branches == 2 ? two_branches : b ? one_more : one_branch];
@@ -144,8 +172,12 @@ BCNN_NOINLINE void fixed_finish_run(const FixedBinaryConvData& d, const FixedBin
     FixedFinish<Count> f;  // not all zeros: that is `rep stos`, which takes longer than the rest of this function
     f.pixels = pixels;
     f.n_next = d.counted;
+    f.bits = bits;
+    f.bytes = d.bits;
+    f.weight_group = d.weight_group;
     for (int i = 0; i < 3; i++) f.add[i] = nullptr, f.add_next[i] = 0;
     for (int at = c; at < c + channels; at += kShortLine) {
+        f.weight = d.branch[b].weight + size_t(at / group) * d.weight_group;
         for (int i = 0; i < branches; i++) {
             const FixedBranchData& branch = d.branch[b + i];
             f.n[i] = n[i] + (at - c);
@@ -181,57 +213,60 @@ BCNN_NOINLINE void count_by_rank(const FixedRankTable& t, const int16_t* x, int 
     });
 }
 
-template <class Count, bool by_byte, bool sure, bool taps>
+// What a convolution reads: values, whose signs it takes; bits of taps; or those word by word (DotsData::plain).
+enum Reads { values, taps, plain_taps };
+
+template <class Count, bool by_byte, bool sure, int reads>
 static void fixed_conv_counting(const FixedBinaryConvData& d, const FixedBinaryConvStep& s) {
     Count* const n[2] = {(Count*)s.scratch, (Count*)s.scratch + kBlock * most_counted};
     uint8_t* const words = s.scratch + 2 * kBlock * most_counted * sizeof(Wide);
     uint8_t* const bits = words + 2 * words_bytes(d.gather);
     const size_t block_bits = branch_bits(d);
-    const int made = taps ? d.o / d.gather.groups : d.o;
+    const int made = reads == taps ? d.o / d.gather.groups : d.o;
     for (int p0 = 0; p0 < s.pixels; p0 += d.block) {
         const int pixels = least(d.block, s.pixels - p0);
         for (int b0 = 0; b0 < d.branches; b0 += kBranches) {
             const int b1 = least(b0 + kBranches, d.branches);
             for (int b = b0; b < b1; b++) {
                 uint8_t* const to = bits + (b - b0) * block_bits;
-                if (taps)
+                if (reads != values)
                     gather_block(d, s.taps[b], p0, pixels, words, to);
                 else if (!d.branch[b].table)
                     short_sign_pack(s.x + size_t(p0) * kShortLine, pixels, s.x_view, d.branch[b].above, to, d.bits);
             }
             for (int c = s.channel_begin, channels; c < s.channel_end; c += channels) {
-                channels = counted<taps>(d, s.channel_end, c);
-                const size_t skip = taps ? size_t(c / made) * size_t(d.block / together) * d.bits : 0;
+                channels = counted<reads != values>(d, s.channel_end, c);
+                const size_t skip = reads == taps ? size_t(c / made) * size_t(d.block / together) * d.bits : 0;
                 for (int b = b0; b < b1;) {
-                    const int branches = b || !sure ? 1 : least(2, b1 - b);
-                    for (int i = 0; i < branches; i++) {
-                        const uint8_t* const from = bits + (b + i - b0) * block_bits;
-                        if constexpr (!taps && sizeof(Count) == 1) {
+                    const int branches = b || !sure || in_registers<Count> ? 1 : least(2, b1 - b);
+                    const uint8_t* const from = bits + (b - b0) * block_bits + skip;
+                    for (int i = 0; i < branches && !in_registers<Count>; i++) {
+                        if constexpr (reads == values && sizeof(Count) == 1 && !in_registers<Count>) {
                             if (const FixedRankTable* const table = d.branch[b + i].table) {
                                 count_by_rank(*table, s.x + size_t(p0) * kShortLine, pixels, c, channels, n[i],
                                               d.counted);
                                 continue;
                             }
                         }
-                        if (taps && d.plain)
-                            count_plain(d, d.branch[b + i].weight, from, pixels, c, channels, n[i]);
-                        else
-                            count(d, d.branch[b + i].weight, from + skip, pixels, c, channels, n[i]);
+                        if constexpr (reads == plain_taps)
+                            count_plain(d, d.branch[b + i].weight, from + i * block_bits, pixels, c, channels, n[i]);
+                        else if constexpr (!in_registers<Count>)
+                            count(d, d.branch[b + i].weight, from + i * block_bits, pixels, c, channels, n[i]);
                     }
                     const auto classes = [&](int p, int* which) {
                         for (int i = 0; i < branches; i++)
-                            which[i] = taps ? class_of(d.gather, s.taps[b + i], p0 + p) : 0;
+                            which[i] = reads != values ? class_of(d.gather, s.taps[b + i], p0 + p) : 0;
                     };
                     for (int first = 0, last; first < pixels; first = last) {
                         int which[2] = {0, 0}, next[2] = {0, 0};
                         classes(first, which);
-                        for (last = taps ? first + 1 : pixels; last < pixels; last++) {
+                        for (last = reads != values ? first + 1 : pixels; last < pixels; last++) {
                             classes(last, next);
                             if (next[0] != which[0] || next[1] != which[1]) break;
                         }
                         Count* const run[2] = {n[0] + first * d.counted, n[1] + first * d.counted};
                         fixed_finish_run<Count, by_byte, sure>(d, s, p0 + first, last - first, c, channels, b, branches,
-                                                               run, which);
+                                                               run, from + size_t(first) * d.bits, which);
                     }
                     b += branches;
                 }
@@ -240,17 +275,20 @@ static void fixed_conv_counting(const FixedBinaryConvData& d, const FixedBinaryC
     }
 }
 
-template <bool taps>
+template <int reads>
 BCNN_INLINE void fixed_conv_of(const FixedBinaryConvData& d, const FixedBinaryConvStep& s) {
     if constexpr (sizeof(Narrow) == 1) {  // else counts are never narrow
-        if (d.narrow && d.sure && d.by_byte && !d.plain) return fixed_conv_counting<Narrow, true, true, taps>(d, s);
-        if (d.narrow && !d.plain) return fixed_conv_counting<Narrow, false, false, taps>(d, s);
+        if (d.narrow && d.sure && d.by_byte) return fixed_conv_counting<Narrow, true, true, reads>(d, s);
+        if (d.narrow) return fixed_conv_counting<Narrow, false, false, reads>(d, s);
     }
-    const auto by = d.sure ? fixed_conv_counting<ShortCount, false, true, taps>
-                           : fixed_conv_counting<ShortCount, false, false, taps>;
+    const auto by = d.sure ? fixed_conv_counting<ShortCounting, false, true, reads>
+                           : fixed_conv_counting<ShortCounting, false, false, reads>;
     by(d, s);
 }
 static void fixed_binary_conv(const FixedBinaryConvData& d, const FixedBinaryConvStep& s) {
-    fixed_conv_of<false>(d, s);
+    fixed_conv_of<values>(d, s);
 }
-static void fixed_bit_conv(const FixedBinaryConvData& d, const FixedBinaryConvStep& s) { fixed_conv_of<true>(d, s); }
+static void fixed_bit_conv(const FixedBinaryConvData& d, const FixedBinaryConvStep& s) {
+    if (d.plain) return fixed_conv_counting<ShortCount, false, false, plain_taps>(d, s);
+    fixed_conv_of<taps>(d, s);
+}

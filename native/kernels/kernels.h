@@ -313,6 +313,7 @@ struct Kernels {
 };
 
 extern const Kernels scalar_kernels, avx2_kernels, avx512_kernels, neon_kernels, wasm_kernels;
+void choose_avx512_counting(const char* way);  // before the first of its kernels runs; see simd/avx512.h
 
 // Weights [O, words] to [group of `lanes` channels][word][lane]: the layout of every instruction set that counts bits
 // in words.

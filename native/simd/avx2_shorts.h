@@ -127,7 +127,7 @@ static void pack_short_taps(const uint32_t* weight, int o, int words, uint8_t* o
 // --- counts ----------------------------------------------------------------------------------------------------------
 
 typedef Wide ShortCount;
-constexpr int short_groups = 1;
+typedef ShortCount ShortCounting;
 
 // A line of counts from two rows of a RankTable.
 BCNN_INLINE void add_rows(const uint8_t* one, const uint8_t* other, Narrow* n) {

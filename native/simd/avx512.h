@@ -55,17 +55,19 @@ BCNN_INLINE __m512i word_of(const uint8_t* bits) {
 template <int T, int G>
 BCNN_INLINE void count_words(const uint8_t* bits, size_t bits_stride, const uint8_t* w, size_t w_group,
                              __m512i (&n)[T][G]) {
-    for (int t = 0; t < T; t++)
-        for (int g = 0; g < G; g++) n[t][g] = _mm512_setzero_si512();
-    for (size_t i = 0; i < w_group; i += 4 * group) {
+    const auto word = [&](size_t i, bool first) __attribute__((always_inline)) {
         __m512i weights[G];
         for (int g = 0; g < G; g++) weights[g] = _mm512_load_si512(w + g * w_group + i);
         for (int t = 0; t < T; t++) {
             const __m512i x = word_of(bits + t * bits_stride + i / group);
-            for (int g = 0; g < G; g++)
-                n[t][g] = _mm512_add_epi32(n[t][g], _mm512_popcnt_epi32(_mm512_xor_si512(x, weights[g])));
+            for (int g = 0; g < G; g++) {
+                const __m512i differing = _mm512_popcnt_epi32(_mm512_xor_si512(x, weights[g]));
+                n[t][g] = hidden(first ? differing : _mm512_add_epi32(n[t][g], differing));
+            }
         }
-    }
+    };
+    word(0, true);
+    for (size_t i = 4 * group; i < w_group; i += 4 * group) word(i, false);
 }
 
 // The same in 5 instructions for two words instead of 6, and with half as many counts, of which most processors begin
@@ -100,32 +102,52 @@ BCNN_INLINE void count_pairs(const uint8_t* bits, size_t bits_stride, const uint
     }
 }
 
-constexpr size_t pairs_from = 8 * 4 * group;  // bytes of weights: with fewer than 8 words, pairs do not pay
+// Bytes of a group's weights from which pairs are counted; see `choose_counting`.
+constexpr size_t least_pairs = 8 * 4 * group, no_pairs = ~size_t(0);  // with fewer than 8 words they never pay
+static size_t pairs_from = least_pairs;
 
-// Hands the counts of every pixel, G registers, to `each(t, n)`: both ways keep them in registers until then.
+// Hands the counts of every pixel, G registers, to `each(t, n)`: they stay in registers until then.
 template <int T, int G, class Each>
 BCNN_INLINE void count_tile(const uint8_t* bits, size_t bits_stride, const uint8_t* w, size_t w_group,
                             const Each& each) {
-    if (w_group < pairs_from) {
-        __m512i n[T][G];
+    __m512i n[T][G];
+    if (T == 1 || w_group < pairs_from) {
         count_words<T, G>(bits, bits_stride, w, w_group, n);
-#pragma GCC unroll 16
-        for (int t = 0; t < T; t++) each(t, n[t]);
-        return;
-    }
-    constexpr int P = T < tile_pixels ? T : tile_pixels;  // pixels at a time: each takes two registers
-    for (int t0 = 0; t0 < T; t0 += P) {
-        __m512i n[G][P];
+    } else {
+        constexpr int P = T < tile_pixels ? T : tile_pixels;  // pixels at a time: each takes two registers
+        for (int t0 = 0; t0 < T; t0 += P)
 #pragma GCC unroll 2
-        for (int g = 0; g < G; g++)
-            count_pairs<P>(bits + t0 * bits_stride, bits_stride, w + g * w_group, w_group, n[g]);
-#pragma GCC unroll 8
-        for (int t = 0; t < P; t++) {
-            __m512i of_pixel[G];
-            for (int g = 0; g < G; g++) of_pixel[g] = n[g][t];
-            each(t0 + t, of_pixel);
-        }
+            for (int g = 0; g < G; g++) {
+                __m512i of_group[P];
+                count_pairs<P>(bits + t0 * bits_stride, bits_stride, w + g * w_group, w_group, of_group);
+                for (int t = 0; t < P; t++) n[t0 + t][g] = of_group[t];
+            }
     }
+#pragma GCC unroll 16
+    for (int t = 0; t < T; t++) each(t, n[t]);
+}
+
+// Which way is faster depends on the core. Where two of these instructions start a cycle it is pairs (Ice Lake, Zen 4);
+// where four do, but only two that read three registers or count, it is words (Zen 5). So both are timed, once. `way`:
+// "words" or "pairs" decides it, for tests of both on any core.
+static void choose_counting(const char* way) {
+    constexpr int words = 16, turns = 200;  // some 0.1 ms
+    constexpr size_t w_group = words * 4 * group;
+    alignas(64) uint8_t w[2 * w_group] = {}, bits[tile_pixels * words * 4] = {};
+    uint64_t least[2] = {~uint64_t(0), ~uint64_t(0)};
+    if (way) least[way[0] == 'p'] = 0;
+    for (int i = 0; i < turns && !way; i++)
+        for (int pairs = 0; pairs < 2; pairs++) {
+            pairs_from = pairs ? least_pairs : no_pairs;
+            const uint64_t begin = __builtin_ia32_rdtsc();
+            for (int again = 0; again < 4; again++)
+                count_tile<tile_pixels, 2>(bits, words * 4, w, w_group,
+                                           [](int, const __m512i* n)
+                                               __attribute__((always_inline)) { hidden(n[0]), hidden(n[1]); });
+            const uint64_t took = __builtin_ia32_rdtsc() - begin;
+            if (took < least[pairs]) least[pairs] = took;
+        }
+    pairs_from = least[1] < least[0] ? least_pairs : no_pairs;
 }
 
 template <int T, int G>

@@ -39,14 +39,15 @@ static int dot_place(int channel) {
     const int in = channel % kShortLine;
     return channel - in + in % 8 / 4 * group + in / 8 * 4 + in % 4;
 }
-template <int T, int G>
-BCNN_INLINE void dot(const uint8_t* bits, size_t bits_stride, const uint8_t* w, size_t w_group, ShortCount* out,
-                     int next) {
-    static_assert(G == short_groups);
-    count_tile<T, G>(bits, bits_stride, w, w_group, [&](int t, const __m512i* n) __attribute__((always_inline)) {
-        _mm512_store_si512(out + t * next, _mm512_packus_epi32(n[0], n[1]));
-    });
-}
+// A kind of counts that never leave registers: what follows is done with them there. `each(t, count)` for T pixels.
+struct ShortCounting {
+    template <int T, class Each>
+    BCNN_INLINE void each(const uint8_t* bits, size_t bits_stride, const uint8_t* w, size_t w_group, const Each& each) {
+        count_tile<T, short_groups>(bits, bits_stride, w, w_group,
+                                    [&](int t, const __m512i* n)
+                                        __attribute__((always_inline)) { each(t, _mm512_packus_epi32(n[0], n[1])); });
+    }
+};
 BCNN_INLINE Shorts count_shorts(const ShortCount* n) { return _mm512_load_si512(n); }
 
 constexpr int int_lanes = 16;

@@ -74,6 +74,6 @@ BCNN_INLINE Ints add_products(Ints sum, Pair x, const int8_t* w) {
 }
 
 typedef Wide ShortCount;
-constexpr int short_groups = 1;
+typedef ShortCount ShortCounting;
 static int dot_place(int channel) { return channel; }
 #include "words_shorts.h"

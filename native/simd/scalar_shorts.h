@@ -79,6 +79,6 @@ BCNN_INLINE Ints add_products(Ints sum, Pair x, const Weight* w) {  // w [lane][
 }
 
 typedef Wide ShortCount;
-constexpr int short_groups = 1;
+typedef ShortCount ShortCounting;
 static int dot_place(int channel) { return channel; }
 #include "words_shorts.h"

@@ -82,7 +82,7 @@ static void pack_short_taps(const uint32_t* weight, int o, int words, uint8_t* o
     pack_taps(weight, o, words, false, out);
 }
 typedef Wide ShortCount;
-constexpr int short_groups = 1;
+typedef ShortCount ShortCounting;
 
 // x > limit of eight channels of two pixels, as two offsets of tables: a byte of the mask is a nibble of each pixel.
 BCNN_INLINE void short_sign_8(const int16_t* one, const int16_t* other, v128_t limit, uint8_t* to) {
