@@ -5,7 +5,7 @@
     python -m bench.fixed --avx2                                   everyone with AVX2, on a processor that has more
 
 Parameters are random: times do not depend on them. The converter calibrates on a few pictures. OpenVINO's
-line "computes" names the kernels it took: its own BinaryConvolution cannot be held to AVX2.
+line "computes" names the kernels it took.
 """
 
 from __future__ import annotations

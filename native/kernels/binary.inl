@@ -179,10 +179,18 @@ BCNN_NOINLINE void count_plain(const DotsData& d, const uint8_t* weight, const u
 
 // --- what follows ----------------------------------------------------------------------------------------------------
 
-// Where `finish` reads and writes, at the first pixel of a run and the first channel of its registers.
+// A kind of counts that never leave registers: `Counting` and `ShortCounting`, where they are not just what counts are in
+// memory.
+template <class Count>
+constexpr bool in_registers = __is_class(Count);
+
+// Where `finish` reads and writes, at the first pixel of a run and the first channel of its registers. Its counts are in
+// memory, of up to two branches; or, of one, still bits and weights.
 template <class Count>
 struct Finish {
-    const Count* n[2];  // of up to two branches
+    const Count* n[2];
+    const uint8_t *bits, *weight;
+    size_t bytes, weight_group;  // from a pixel's bits to the next one's, from a group's weights to the next one's
     const float *scale[2], *offset[2];
     const float *add[2], *slope[2];
     float* out;
@@ -209,6 +217,7 @@ static void finish(const Finish<Count>& f) {
     }
     const Count *n = f.n[0], *second = f.n[B - 1];
     const float *x = f.add[0], *other = f.add[1];
+    const uint8_t* bits = f.bits;
     float* out = f.out;
     const ptrdiff_t n_next = f.n_next, x_next = f.add_next[0], other_next = f.add_next[1], out_next = f.out_next;
     int p = f.pixels;
@@ -220,11 +229,17 @@ static void finish(const Finish<Count>& f) {
 #define BCNN_EACH(STEP)         \
     for (int t = 0; t < T; t++) \
         for (int j = 0; j < V; j++) STEP;
-        BCNN_EACH(v[t][j] = in_order(counts(n + t * n_next + j * lanes)))
+        if constexpr (in_registers<Count>)
+            Count::template each<T, V>(bits, f.bytes, f.weight, f.weight_group,
+                                       [&](int t, const Floats* of) __attribute__((always_inline)) {
+                                           for (int j = 0; j < V; j++) v[t][j] = of[j];
+                                       });
+        else
+            BCNN_EACH(v[t][j] = in_order(counts(n + t * n_next + j * lanes)))
         BCNN_EACH(v[t][j] = in_order(mul(v[t][j], scale[0][j])))
         BCNN_EACH(v[t][j] = in_order(add(v[t][j], offset[0][j])))
         if (sum == one_more) BCNN_EACH(v[t][j] = in_order(add(load(out + t * kLine + j * out_next), v[t][j])))
-        if (sum == two_branches) {
+        if constexpr (sum == two_branches) {
             BCNN_EACH(u[t][j] = in_order(counts(second + t * n_next + j * lanes)))
             BCNN_EACH(u[t][j] = in_order(mul(u[t][j], scale[B - 1][j])))
             BCNN_EACH(u[t][j] = in_order(add(u[t][j], offset[B - 1][j])))
@@ -237,14 +252,18 @@ static void finish(const Finish<Count>& f) {
 #undef BCNN_EACH
         for (int t = 0; t < T; t++)
             for (int j = 0; j < V; j++) store(out + t * kLine + j * out_next, v[t][j]);
-        n += T * n_next;
+        if (in_registers<Count>)
+            bits += T * f.bytes;
+        else
+            n += T * n_next;
         if (B == 2) second += T * n_next;
         if (end & add_first) x += T * kLine;
         if (end & add_second) other += T * kLine;
         out += T * kLine;
     };
-    for (; p >= 2; p -= 2) pixels(Number<2>());
-    if (p) pixels(Number<1>());
+    constexpr int most = in_registers<Count> ? tile_pixels : 2;
+    for (; p >= most; p -= most) pixels(Number<most>());
+    for (; p > 0; p--) pixels(Number<1>());
 }
 
 template <class Count>
@@ -257,7 +276,7 @@ struct Passes {  // finish for every ending, sum and number of registers
     template <int end>
     constexpr void fill() {
         fill_sum<end, one_branch>();
-        fill_sum<end, two_branches>();
+        if constexpr (!in_registers<Count>) fill_sum<end, two_branches>();
         fill_sum<end, one_more>();
         if constexpr (end > 0) fill<end - 1>();
     }
@@ -274,7 +293,12 @@ BCNN_NOINLINE void finish_border(const Finish<Count>& f, const float* const* cor
                                  bool more) {
     const Floats scale = load(f.scale[0]), offset = load(f.offset[0]);
     for (int p = 0; p < f.pixels; p++) {
-        Floats v = counts(f.n[0] + p * f.n_next);
+        Floats v;
+        if constexpr (in_registers<Count>)
+            Count::template each<1, 1>(f.bits + p * f.bytes, f.bytes, f.weight, f.weight_group,
+                                       [&](int, const Floats* of) __attribute__((always_inline)) { v = of[0]; });
+        else
+            v = counts(f.n[0] + p * f.n_next);
         if (correction[p]) v = add(v, load(correction[p] + at));
         v = add(mul(v, scale), offset);
         if (more) v = add(load(f.out + p * kLine), v);
@@ -289,14 +313,18 @@ BCNN_NOINLINE void finish_border(const Finish<Count>& f, const float* const* cor
 // Two registers of channels at a time, from channel c on.
 template <class Count, class Each>
 BCNN_INLINE void each_register(const BinaryConvData& d, const BinaryConvStep& s, int p0, int c, int channels, int b,
-                               int branches, Count* const* n, int step, const Each& each) {
+                               int branches, Count* const* n, const uint8_t* bits, int step, const Each& each) {
     const int vectors = (channels + lanes - 1) / lanes;
     Finish<Count> f;
     f.n_next = d.counted;
+    f.bits = bits;
+    f.bytes = d.bits;
+    f.weight_group = d.weight_group;
     int in[2];
     for (int i = 0; i < 2; i++) in[i] = c % s.add_view[i].period;
     for (int j = 0; j < vectors; j += step) {
         const int at = c + j * lanes;
+        f.weight = d.branch[b].weight + size_t(at / group) * d.weight_group;
         for (int i = 0; i < branches; i++) {
             f.n[i] = n[i] + j * lanes;
             f.scale[i] = d.branch[b + i].scale + at;
@@ -317,11 +345,11 @@ BCNN_INLINE void each_register(const BinaryConvData& d, const BinaryConvStep& s,
 
 template <class Count>
 BCNN_INLINE void finish_block(const BinaryConvData& d, const BinaryConvStep& s, int p0, int pixels, int c, int channels,
-                              int b, int branches, Count* const* n) {
+                              int b, int branches, Count* const* n, const uint8_t* bits) {
     static constexpr Passes<Count> passes;
     const int end = b + branches == d.branches ? d.end : 0;
     const auto& pass = passes.of[end][branches == 2 ? two_branches : b ? one_more : one_branch];
-    each_register(d, s, p0, c, channels, b, branches, n, finish_registers,
+    each_register(d, s, p0, c, channels, b, branches, n, bits, finish_registers,
                   [&](Finish<Count>& f, int, bool pair) __attribute__((always_inline)) {
                       f.pixels = pixels;
                       pass[pair](f);
@@ -331,7 +359,7 @@ BCNN_INLINE void finish_block(const BinaryConvData& d, const BinaryConvStep& s, 
 // The same where taps may be missing: runs of pixels that have all of them, and of pixels that do not.
 template <class Count>
 BCNN_NOINLINE void finish_taps(const BinaryConvData& d, const BinaryConvStep& s, int p0, int pixels, int c,
-                               int channels, int b, int branches, Count* const* n) {
+                               int channels, int b, int branches, Count* const* n, const uint8_t* bits) {
     const float* correction[2][kBlock];
     const auto missing = [&](int p) { return correction[0][p] || (branches == 2 && correction[1][p]); };
     for (int i = 0; i < branches; i++) {
@@ -345,14 +373,15 @@ BCNN_NOINLINE void finish_taps(const BinaryConvData& d, const BinaryConvStep& s,
         const bool border = missing(first);
         for (last = first + 1; last < pixels && missing(last) == border;) last++;
         Count* const run[2] = {n[0] + first * d.counted, n[1] + first * d.counted};
+        const uint8_t* const bits_of_run = bits + size_t(first) * d.bits;
         if (!border) {
-            finish_block(d, s, p0 + first, last - first, c, channels, b, branches, run);
+            finish_block(d, s, p0 + first, last - first, c, channels, b, branches, run, bits_of_run);
             continue;
         }
         for (int i = 0; i < branches; i++) {
             Count* const own[2] = {run[i], run[i]};
             const int end = b + i + 1 == d.branches ? d.end : 0;
-            each_register(d, s, p0 + first, c, channels, b + i, 1, own, 1,
+            each_register(d, s, p0 + first, c, channels, b + i, 1, own, bits_of_run, 1,
                           [&](Finish<Count>& f, int at, bool) __attribute__((always_inline)) {
                               f.pixels = last - first;
                               finish_border(f, correction[i] + first, at, end, b + i > 0);
@@ -382,20 +411,23 @@ BCNN_INLINE int counted(const DotsData& d, int channel_end, int c) {
     return least(most, made - c % made);
 }
 
-template <class Count, bool taps>
+// What a convolution reads: values, whose signs it takes; bits of taps; or those word by word (DotsData::plain).
+enum Reads { values, taps, plain_taps };
+
+template <class Count, int reads>
 static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& s) {
     Count* const n[2] = {(Count*)s.scratch, (Count*)s.scratch + kBlock * most_counted};
     uint8_t* const words = s.scratch + 2 * kBlock * most_counted * sizeof(Wide);
     uint8_t* const bits = words + 2 * words_bytes(d.gather);
     const size_t block_bits = branch_bits(d);
-    const int made = taps ? d.o / d.gather.groups : d.o;
+    const int made = reads == taps ? d.o / d.gather.groups : d.o;
     for (int p0 = 0; p0 < s.pixels; p0 += d.block) {
         const int pixels = least(d.block, s.pixels - p0);
         for (int b0 = 0; b0 < d.branches; b0 += kBranches) {
             const int b1 = least(b0 + kBranches, d.branches);
             for (int b = b0; b < b1; b++) {
                 uint8_t* const to = bits + (b - b0) * block_bits;
-                if (taps)
+                if (reads != values)
                     gather_block(d, s.taps[b], p0, pixels, words, to);
                 else if (rank_replicas && d.branch[b].table)
                     rank_pack(s.x + size_t(p0) * kLine, pixels, *d.branch[b].table, to);
@@ -403,28 +435,28 @@ static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& 
                     sign_pack(s.x + size_t(p0) * kLine, pixels, s.x_view, d.branch[b].threshold, to, d.bits);
             }
             for (int c = s.channel_begin, channels; c < s.channel_end; c += channels) {
-                channels = counted<taps>(d, s.channel_end, c);
-                const size_t skip = taps ? size_t(c / made) * size_t(d.block / together) * d.bits : 0;
+                channels = counted<reads != values>(d, s.channel_end, c);
+                const size_t skip = reads == taps ? size_t(c / made) * size_t(d.block / together) * d.bits : 0;
                 for (int b = b0; b < b1;) {
-                    const int branches =
-                        b ? 1 : least(2, b1 - b);  // the first two at a time, so that sums are stored less often
-                    for (int i = 0; i < branches; i++) {
-                        const uint8_t* const from = bits + (b + i - b0) * block_bits;
-                        if constexpr (!taps && rank_replicas && sizeof(Count) == 1) {
+                    // The first two at a time, so that sums are stored less often.
+                    const int branches = b || in_registers<Count> ? 1 : least(2, b1 - b);
+                    const uint8_t* const from = bits + (b - b0) * block_bits + skip;
+                    for (int i = 0; i < branches && !in_registers<Count>; i++) {
+                        if constexpr (reads == values && rank_replicas && sizeof(Count) == 1) {
                             if (const FloatRankTable* const table = d.branch[b + i].table) {
-                                count_by_rank(*table, from, pixels, c, channels, n[i], d.counted);
+                                count_by_rank(*table, from + i * block_bits, pixels, c, channels, n[i], d.counted);
                                 continue;
                             }
                         }
-                        if (taps && d.plain)
-                            count_plain(d, d.branch[b + i].weight, from, pixels, c, channels, n[i]);
-                        else
-                            count(d, d.branch[b + i].weight, from + skip, pixels, c, channels, n[i]);
+                        if constexpr (reads == plain_taps)
+                            count_plain(d, d.branch[b + i].weight, from + i * block_bits, pixels, c, channels, n[i]);
+                        else if constexpr (!in_registers<Count>)
+                            count(d, d.branch[b + i].weight, from + i * block_bits, pixels, c, channels, n[i]);
                     }
-                    if (taps)
-                        finish_taps(d, s, p0, pixels, c, channels, b, branches, n);
+                    if (reads != values)
+                        finish_taps(d, s, p0, pixels, c, channels, b, branches, n, from);
                     else
-                        finish_block(d, s, p0, pixels, c, channels, b, branches, n);
+                        finish_block(d, s, p0, pixels, c, channels, b, branches, n, from);
                     b += branches;
                 }
             }
@@ -432,9 +464,15 @@ static void binary_conv_counting(const BinaryConvData& d, const BinaryConvStep& 
     }
 }
 
-static void binary_conv(const BinaryConvData& d, const BinaryConvStep& s) {
-    (d.narrow ? binary_conv_counting<Narrow, false> : binary_conv_counting<Wide, false>)(d, s);
+template <int reads>
+BCNN_INLINE void conv_of(const BinaryConvData& d, const BinaryConvStep& s) {
+    if constexpr (sizeof(Narrow) == 1) {  // else counts are never narrow
+        if (d.narrow) return binary_conv_counting<Narrow, reads>(d, s);
+    }
+    binary_conv_counting<Counting, reads>(d, s);
 }
+static void binary_conv(const BinaryConvData& d, const BinaryConvStep& s) { conv_of<values>(d, s); }
 static void bit_conv(const BinaryConvData& d, const BinaryConvStep& s) {
-    (d.narrow ? binary_conv_counting<Narrow, true> : binary_conv_counting<Wide, true>)(d, s);
+    if (d.plain) return binary_conv_counting<Wide, plain_taps>(d, s);
+    conv_of<taps>(d, s);
 }

@@ -20,9 +20,6 @@ static void short_sign_words(const int16_t* x, View v, int pixels, const int16_t
     }
 }
 
-template <class Count>
-constexpr bool in_registers = __is_class(Count);  // ShortCounting, where it is not just ShortCount
-
 // Where `fixed_finish` reads and writes, at the first pixel of a run and the first channel of a line. Its counts are in
 // memory, of up to two branches; or, of one, still bits and weights: then they never leave registers (ShortCounting).
 template <class Count>
@@ -212,9 +209,6 @@ BCNN_NOINLINE void count_by_rank(const FixedRankTable& t, const int16_t* x, int 
         at[1] = r2[int16_t(four >> 32)] + r3[int16_t(four >> 48)];
     });
 }
-
-// What a convolution reads: values, whose signs it takes; bits of taps; or those word by word (DotsData::plain).
-enum Reads { values, taps, plain_taps };
 
 template <class Count, bool by_byte, bool sure, int reads>
 static void fixed_conv_counting(const FixedBinaryConvData& d, const FixedBinaryConvStep& s) {

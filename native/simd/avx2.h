@@ -64,6 +64,7 @@ constexpr int finish_registers = 2;                 // of channels that `finish`
 constexpr int conv_pixels = 4, conv_registers = 2;  // a tile of a dense convolution: sums, weights and a value fit 16
 typedef uint8_t Narrow;                             // counts fit a byte
 typedef uint16_t Wide;
+typedef Wide Counting;
 constexpr int narrow_limit = 252;
 
 BCNN_INLINE int nibbles(int k) { return (k + 15) / 16 * 4; }

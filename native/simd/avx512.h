@@ -150,6 +150,17 @@ static void choose_counting(const char* way) {
     pairs_from = least[1] < least[0] ? least_pairs : no_pairs;
 }
 
+// Counts never leave registers: what follows is done with them there. `each(t, counts)` for T pixels, V registers each.
+struct Counting {
+    template <int T, int V, class Each>
+    BCNN_INLINE void each(const uint8_t* bits, size_t bits_stride, const uint8_t* w, size_t w_group, const Each& each) {
+        count_tile<T, V>(bits, bits_stride, w, w_group, [&](int t, const __m512i* n) __attribute__((always_inline)) {
+            Floats of[V];
+            for (int j = 0; j < V; j++) of[j] = _mm512_cvtepi32_ps(n[j]);
+            each(t, of);
+        });
+    }
+};
 template <int T, int G>
 BCNN_INLINE void dot(const uint8_t* bits, size_t bits_stride, const uint8_t* w, size_t w_group, Wide* out, int next) {
     count_tile<T, G>(bits, bits_stride, w, w_group, [&](int t, const __m512i* n) __attribute__((always_inline)) {

@@ -39,7 +39,6 @@ static int dot_place(int channel) {
     const int in = channel % kShortLine;
     return channel - in + in % 8 / 4 * group + in / 8 * 4 + in % 4;
 }
-// A kind of counts that never leave registers: what follows is done with them there. `each(t, count)` for T pixels.
 struct ShortCounting {
     template <int T, class Each>
     BCNN_INLINE void each(const uint8_t* bits, size_t bits_stride, const uint8_t* w, size_t w_group, const Each& each) {

@@ -36,6 +36,7 @@ constexpr int group = 8, tile_pixels = 4, tile_groups = 2;
 constexpr int finish_registers = 2;                 // of channels that `finish` makes at a time
 constexpr int conv_pixels = 4, conv_registers = 2;  // a tile of a dense convolution
 #include "words.h"
+typedef Wide Counting;
 
 BCNN_INLINE Floats counts(const Wide* n) { return {vcvtq_f32_u32(vld1q_u32(n)), vcvtq_f32_u32(vld1q_u32(n + 4))}; }
 

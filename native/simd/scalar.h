@@ -52,6 +52,7 @@ constexpr int group = 8, tile_pixels = 4, tile_groups = 1;
 constexpr int finish_registers = 2;                 // of channels that `finish` makes at a time
 constexpr int conv_pixels = 4, conv_registers = 2;  // a tile of a dense convolution
 #include "words.h"
+typedef Wide Counting;
 
 BCNN_INLINE Floats counts(const Wide* n) {
     Floats r;

@@ -57,6 +57,7 @@ constexpr int finish_registers = 1;  // that `finish` makes at a time: half the 
 constexpr int conv_pixels = 4, conv_registers = 2;  // a tile of a dense convolution
 typedef uint8_t Narrow;                             // counts fit a byte
 typedef uint16_t Wide;
+typedef Wide Counting;
 constexpr int narrow_limit = 252;
 
 constexpr int rank_replicas = 0;  // no table for the replicas of an image: not measured
