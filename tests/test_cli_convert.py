@@ -52,6 +52,8 @@ def test_the_two_are_near_each_other():
         (["--numbers", "int4"], "--numbers int4: give float32 or int16"),
         (["--numbers", "int16"], r"in integers already; .* bcnn convert MODEL -o float.bcnn --numbers float32"),
         (["--numbers", "float32", "--data", "."], "--data calibrates integers"),
+        (["--parameters", "int4"], "--parameters int4: give int16 or int8"),
+        (["--numbers", "float32", "--parameters", "int8"], "--parameters int8 is for a program in integers"),
     ],
 )
 def test_what_cannot_be_converted_is_one_sentence(tmp_path, words, says):

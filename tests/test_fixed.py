@@ -20,8 +20,8 @@ from bcnn.learn import learn
 from bcnn.nets import registry
 from bcnn.nets.config import preset
 from bcnn.program import ops
-from bcnn.program.fixed import fixed
-from bcnn.program.formats import calibrate, choose
+from bcnn.program.fixed import fixed, saturations
+from bcnn.program.formats import bend_up, calibrate, choose, gentle
 from bcnn.program.interpret import interpret, interpret_maps, run_op
 from bcnn.program.lower import lower
 from bcnn.program.pictures import pictures
@@ -283,6 +283,68 @@ def test_a_sigmoid_keeps_its_bits_behind_large_values():
     made = fixed(program, pictures(4, 4, 6)).program
     assert made.fractions[2:] == (12, 12)
     engine_equals_definition(made)
+
+
+@pytest.mark.parametrize("behind", [100.0, 3.0, 0.25])
+def test_what_follows_a_sigmoid_has_room(behind):
+    """Logits of a hundred times a sigmoid, or a map times one plus a gate of it."""
+    scaled = ops.Pointwise(0, 3, (ops.Sigmoid(), ops.Affine(np.full(3, behind, np.float32), None)))
+    gated = ops.Pointwise(0, 3, (ops.Sigmoid(), ops.Affine(None, np.ones(3, np.float32)), ops.Gate(1)))
+    program = samples.program(scaled, gated)
+    made = fixed(program, pictures(4, 4, 6))
+    assert not made.saturated
+    assert_every_op_stays_near(program, made.program)
+    engine_equals_definition(made.program)
+
+
+def test_one_steep_slope_does_not_cut_off_the_other_channels():
+    """What a shift up of negative values leaves room for is one limit for all channels."""
+    draw = np.random.default_rng(0)
+    slope = np.array([100, 0.25, 0.25], np.float32)
+    spread = ops.Affine(np.array([0.02, 8, 8], np.float32), np.array([0, -9, -9], np.float32))
+    program = samples.program(ops.Pointwise(0, 3, (spread, ops.PReLU(slope))))
+    images = [draw.integers(0, 256, (4, 4, 3), dtype=np.uint8) for _ in range(8)]
+    made = fixed(program, images)
+    assert_every_op_stays_near(program, made.program)
+    assert not made.saturated
+    engine_equals_definition(made.program)
+    before = made.program.ops[1]
+    after = tuple(dataclasses.replace(e, up=8) if isinstance(e, ops.FixedPReLU) else e for e in before.after)
+    cut = dataclasses.replace(made.program, ops=(made.program.ops[0], dataclasses.replace(before, after=after)))
+    assert saturations(cut, images)[0].share > 0.2  # on the way: the map itself is small again
+
+
+@pytest.mark.parametrize("up", [1, 2, 8])
+@pytest.mark.parametrize("steepest", [[100.0], [-200.0], [5.0, -3.0], [3.001], [-1.5, 7.0, 0.0]])
+def test_steep_slopes_are_several_gentle_ones(steepest, up):
+    slope = np.array([*steepest, 0.25, 1.0, -0.5], np.float32)
+    parts = gentle(slope, up)
+    assert all(bend_up(part) <= up for part in parts)
+    assert all(part.min() > 0 for part in parts[:-1])
+    np.testing.assert_allclose(np.prod(parts, axis=0), slope, rtol=1e-6)
+
+
+def test_a_depthwise_reader_gets_no_bits_that_its_map_has_no_room_for():
+    image = pictures(6, 6, 6)
+    loud = ops.Pointwise(0, 3, (ops.Affine(np.full(3, 6, np.float32), None),))
+    filters = np.random.default_rng(1).uniform(-7.9, 7.9, (7, 7, 1, 3)).astype(np.float32)
+    window = ops.Window((7, 7), (1, 1), (3, 3, 3, 3))
+    program = Program(
+        (dataclasses.replace(samples.program().ops[0], height=6, width=6), dataclasses.replace(loud, source=0),
+         ops.Conv(1, 3, filters, np.zeros(3, np.float32), window, 3)), ("in", "loud", "filters"),
+    )  # fmt: skip
+    made = fixed(program, image)
+    assert sum(row.share for row in made.saturated) < 0.01
+    assert_every_op_stays_near(program, made.program)
+
+
+def test_one_large_parameter_does_not_coarsen_the_others():
+    scale = np.array([400, 1, 1.5], np.float32)
+    program = samples.program(ops.Pointwise(0, 3, (ops.Affine(scale / 100, None),)))
+    affine = next(
+        e for e in fixed(program, pictures(4, 4, 4), "int8").program.ops[1].after if isinstance(e, ops.FixedAffine)
+    )
+    np.testing.assert_allclose(affine.scale / affine.scale[0], scale / 400, rtol=1e-2)
 
 
 def test_a_feature_that_is_scaled_and_moved_does_not_saturate_on_the_way():

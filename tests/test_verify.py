@@ -15,8 +15,10 @@ from bcnn.deploy import packfile
 from bcnn.deploy.verify import AGREEMENT, compare_engine, spread, verify
 from bcnn.errors import UserError
 from bcnn.program import ops
+from bcnn.program.fixed import fixed
 from bcnn.program.interpret import interpret_maps
 from bcnn.program.lower import lower
+from bcnn.program.pictures import pictures
 from bcnn.program.program import Program
 from forgery import forged, joined, parts
 
@@ -110,6 +112,23 @@ def test_checkpoint_of_another_network_fails(lowered, monkeypatch):
         monkeypatch, samples.network(samples.TINY.replace(branches=2, prelu="module", intensity=False))
     )
     assert "torch: op 0 of the program is" in failure(verify(lowered, checkpoint="run"))
+
+
+def test_binary_weights_of_integers_must_be_the_checkpoints(lowered, tmp_path, monkeypatch):
+    program = packfile.read(lowered)
+    path = tmp_path / "integers.bcnn"
+    packfile.save(fixed(program, pictures(*program.shapes[0][:2], 3)).program, path)
+    standins.use_checkpoint(monkeypatch, samples.network())
+    (torchs,) = [check for check in verify(path, checkpoint="run") if check.name == "torch"]
+    assert torchs.passed
+    assert torchs.detail.startswith(f"{sum(each.binary_params for each in program.counts()):,} binary weights equal")
+    wrong = packfile.read(path)
+    index = next(i for i, name in enumerate(wrong.names) if name.startswith("level1.0.conv1"))
+    wrong.ops[index].branches[0].weight[0, 0, 0] ^= np.uint32(1)
+    packfile.save(wrong, path)
+    assert failure(verify(path, checkpoint="run")) == (
+        f"torch: the binary weights of {wrong.names[index]} are not those of the network"
+    )
 
 
 def test_engine_that_differs_in_one_op_fails_and_names_it(model, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,13 +51,10 @@ def convert(
       bcnn convert imagenette -o float.bcnn --numbers float32
     """
     from bcnn.deploy import packfile
-    from bcnn.deploy.convert import NUMBERS, in_floats, in_integers
+    from bcnn.deploy.convert import in_floats, in_integers
     from bcnn.deploy.shipped import find
 
-    if numbers not in NUMBERS:
-        raise UserError(f"--numbers {numbers}: give {' or '.join(NUMBERS)}")
-    if numbers == "float32" and data is not None:
-        raise UserError("--data calibrates integers; leave it out with --numbers float32")
+    check_numbers(numbers, parameters, data)
     path = find(model)
     if output.exists() and output.samefile(path):
         raise UserError(f"{output} is the file to convert; give another one with -o")
@@ -70,8 +68,22 @@ def convert(
     out.print(size_table(sizes))
     if numbers != "float32":
         report(made)
-    command = f"bcnn eval {output} --beside {model} --data FOLDER"
+    command = shlex.join(["bcnn", "eval", str(output), "--beside", model, "--data", "FOLDER"])
     out.print(f"Wrote {escape(str(output))}. Next: {escape(command)}", soft_wrap=True)
+
+
+def check_numbers(numbers: str, parameters: str, data: Path | None) -> None:
+    """Options that go together, before anything takes time."""
+    from bcnn.deploy.convert import NUMBERS
+    from bcnn.program.fixed import PARAMETERS
+
+    for option, given, known in (("--numbers", numbers, NUMBERS), ("--parameters", parameters, PARAMETERS)):
+        if given not in known:
+            raise UserError(f"{option} {given}: give {' or '.join(known)}")
+    if numbers == "float32" and data is not None:
+        raise UserError("--data calibrates integers; leave it out with --numbers float32, or give --numbers int16")
+    if numbers == "float32" and parameters != PARAMETERS[0]:
+        raise UserError(f"--parameters {parameters} is for a program in integers: give --numbers int16, too")
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,12 +63,10 @@ def pack(
       bcnn pack mine.py:make --size 180x240 --labels cat,dog
       bcnn pack runs/cifar10 -o small.bcnn --numbers int16 --parameters int8 --data photos/train
     """
-    from bcnn.deploy.convert import NUMBERS
+    from bcnn.cli.convert import check_numbers
     from bcnn.nets import find
 
-    if numbers not in NUMBERS:
-        raise UserError(f"--numbers {numbers}: give {' or '.join(NUMBERS)}")
-
+    check_numbers(numbers, parameters, data)
     if output.exists() and Path(network).exists() and output.samefile(network):
         raise UserError(f"{output} is the checkpoint itself; give another file with -o")
     if best:
@@ -88,10 +87,8 @@ def pack(
     out.print(size_table(sizes))
     if not sizes.binary_weights:
         err.print("No layer of this network is binary: it was trained with real weights, and runs with them.")
-    out.print(
-        f"Wrote {escape(str(output))}. Next: bcnn verify {escape(str(output))} --checkpoint {escape(network)}",
-        soft_wrap=True,  # a command to copy
-    )
+    command = shlex.join(["bcnn", "verify", str(output), "--checkpoint", network])
+    out.print(f"Wrote {escape(str(output))}. Next: {escape(command)}", soft_wrap=True)  # a command to copy
 
 
 def _pack_integers(found: Found, output: Path, parameters: str, data: Path | None) -> Sizes:

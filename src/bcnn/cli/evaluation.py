@@ -84,8 +84,8 @@ def _print_beside(model: str, result: Result, beside: str, other: Result) -> Non
         out.print(f"The same first choice for {found['same_first_choice']:.2%} of the images.", highlight=False)
     if {result.numbers, other.numbers} == {"float32", "int16"}:
         out.print(
-            "That share is bounded by the network, not by the arithmetic: one flipped sign spreads, and a float network whose "
-            "parameters change by a millionth disagrees with itself as well. Judge by top-1.",
+            "Less than all is normal: one flipped sign spreads, so the network bounds that share; a float network whose parameters "
+            "change by a millionth disagrees with itself as well. Judge by top-1, and if that fell, by what bcnn convert says saturates.",
             highlight=False,
             soft_wrap=True,
         )

@@ -177,7 +177,8 @@ def data_config(data: str, crop: float, provenance: dict[str, Any], strict: bool
 
 def check_classes(model: str, known: tuple[str, ...], classes: int, found: tuple[str, ...]) -> None:
     if (known and known != found) or classes != len(found):
+        names = f" ({', '.join(known[:3])}, ...)" if any(known) else ", without names"
+        both = "; some that both have: --classes A,B" if set(known) & set(found) else ""
         raise UserError(
-            f"{model} knows {classes} classes ({', '.join(known[:3])}, ...), "
-            f"the data has {len(found)} ({', '.join(found[:3])}, ...); some that both have: --classes A,B"
+            f"{model} knows {classes} classes{names}, the data has {len(found)} ({', '.join(found[:3])}, ...){both}"
         )

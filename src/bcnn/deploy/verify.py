@@ -91,7 +91,7 @@ def verify(
         if program.numbers == "float32":
             yield verify_torch.check_modules(network, meta, program, vectors)
         else:
-            yield Check("torch", True, "not compared op by op: that is for the float file this one was converted from")
+            yield verify_torch.check_bits(network, meta, program)
         network_logits = verify_torch.logits(network, meta)
     if data is not None:
         yield _data(program, Path(data), limit, network_logits, progress)

@@ -15,8 +15,8 @@ from bcnn.errors import UserError
 from bcnn.nets.find import Given, find
 from bcnn.nets.registry import ARCHITECTURES
 from bcnn.program.compare import compare
-from bcnn.program.lower import normalised
-from bcnn.program.ops import Floats, Input
+from bcnn.program.lower import lower, normalised
+from bcnn.program.ops import BinaryConv, FixedBinaryConv, Floats, Input
 from bcnn.program.program import Program
 from bcnn.program.reals import reals
 
@@ -77,6 +77,26 @@ def check_modules(network: nn.Module, meta: Reads, program: Program, vectors: li
         f"{len(program.ops)} ops on {len(vectors)} images equal torch's up to rounding ({closest:.0%} of the tolerance)"
     )
     return Check("torch", True, "; ".join([detail, *notes]))
+
+
+def check_bits(network: nn.Module, meta: Reads, program: Program) -> Check:
+    """The binary weights of an integer program, which a conversion leaves as they are."""
+    try:
+        meant = lower(network, meta.mean, meta.std, size=program.shapes[0][:2])
+    except UserError as error:
+        return Check("torch", False, str(error))
+    theirs = [op for op in meant.ops if isinstance(op, BinaryConv)]
+    ours = [op for op in program.ops if isinstance(op, FixedBinaryConv)]
+    if len(ours) != len(theirs):
+        return Check("torch", False, f"{len(ours)} binary convolutions, and the network has {len(theirs)}")
+    for op, other in zip(ours, theirs, strict=True):
+        weights = [[branch.weight for branch in each.branches] for each in (op, other)]
+        if len(weights[0]) != len(weights[1]) or not all(map(np.array_equal, *weights)):
+            name = program.names[program.ops.index(op)]
+            return Check("torch", False, f"the binary weights of {name} are not those of the network")
+    count = sum(each.binary_params for each in program.counts())
+    detail = f"{count:,} binary weights equal the network's; real numbers are rounded, so ops are compared in the float file only"
+    return Check("torch", True, detail)
 
 
 def logits(network: nn.Module, meta: Reads) -> Logits:

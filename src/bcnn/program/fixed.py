@@ -19,15 +19,17 @@ from numpy.typing import NDArray
 
 from bcnn.errors import UserError
 from bcnn.program import ops
-from bcnn.program.formats import Formats, calibrate, choose, is_depthwise, scales_features
-from bcnn.program.interpret import interpret_maps
+from bcnn.program.formats import Formats, bend_up, calibrate, choose, gentle, is_depthwise, scales_features
+from bcnn.program.interpret import interpret_maps, run_op
 from bcnn.program.ops import Indices, Shorts
+from bcnn.program.ops.fixed_endings import BEND_UP
 from bcnn.program.ops.fixed_numbers import HIGH, LOW, MOST_DOWN, MOST_UP, WIDEST
 from bcnn.program.ops.fixed_real import INTENSITY_DOWN
 from bcnn.program.program import Program
 
 PARAMETERS = ("int16", "int8")
 RARE = 0.01  # of a map's channels whose largest values a Bound may cut off
+COARSE = 4  # steps of half of a tensor's values: one whose step is larger is not for bytes
 SIGN_UP = 7  # of dots of up to 255 signs: what kernels do with one instruction
 
 
@@ -36,7 +38,7 @@ class Saturation:
     """What an op did with the calibration images."""
 
     name: str
-    share: float  # of its map's values that are at a limit
+    share: float  # of its map's values that are at a limit, or were on the way
 
 
 @dataclass(frozen=True)
@@ -69,17 +71,24 @@ def fixed(
         except UserError as error:
             raise UserError(f"op {index} ({type(op).__name__} {name!r}): {error}") from None
     converted = replace(program, ops=tuple(made))
-    return Fixed(converted, _saturated(converted, images, progress))
+    return Fixed(converted, saturations(converted, images, progress))
 
 
-def _saturated(
-    program: Program, images: Sequence[NDArray[np.uint8]], progress: Callable[[], None]
+def saturations(
+    program: Program, images: Sequence[NDArray[np.uint8]], progress: Callable[[], None] = lambda: None
 ) -> tuple[Saturation, ...]:
+    """What the ops of an integer program do with the images."""
     share = np.zeros(len(program.ops))
     limits = [_largest(op) for op in program.ops]
     for image in images:
-        for index, (v, limit) in enumerate(zip(interpret_maps(program, image), limits, strict=True)):
-            share[index] += np.mean((v >= limit) | (v <= -limit)) / len(images)
+        maps = interpret_maps(program, image)
+        for index, (op, v, limit) in enumerate(zip(program.ops, maps, limits, strict=True)):
+            cut = (v >= limit) | (v <= -limit)
+            for place, ending in enumerate(getattr(op, "after", ())):
+                if isinstance(ending, ops.FixedPReLU) and ending.up:  # values below its limit, which slopes may hide
+                    read = run_op(replace(op, after=op.after[:place]), maps)  # type: ignore[attr-defined, type-var]
+                    cut |= read < ending.least
+            share[index] += np.mean(cut) / len(images)
         progress()
     rows = [Saturation(name, float(part)) for name, part in zip(program.names, share, strict=True) if part > 0]
     return tuple(sorted(rows, key=lambda row: -row.share))
@@ -130,7 +139,10 @@ class _At:
     def stepped(self, values: NDArray[np.float64], per_channel: bool = False) -> Shorts:
         if self.parameters == "int8":
             axes = tuple(range(values.ndim - 1)) if per_channel else None
-            step = np.maximum(np.ceil(np.abs(values).max(axis=axes, initial=0) / 127), 1)
+            size = np.abs(values)
+            step = np.maximum(np.ceil(size.max(axis=axes, initial=0) / 127), 1)
+            if step.ndim == 0 and step > 1 and np.median(size[size > 0]) < COARSE * step:
+                return values.astype(np.int16)  # a few are much larger than most, which a byte would not tell apart
             values = np.clip(np.rint(values / step), -(HIGH // step), HIGH // step) * step
         return values.astype(np.int16)
 
@@ -143,12 +155,13 @@ class _At:
 def _endings(at: _At, after: Sequence[ops.Ending]) -> tuple[ops.Ending, ...]:
     """In the op's format, then the bits that depth wise readers need."""
     made: list[ops.Ending] = []
-    f = at.f
+    f, bent = at.f, iter(at.formats.ranges[at.index].bent)
     for ending in after:
         rule = ENDINGS.get(type(ending))
         if rule is None:
             raise UserError(f"{type(ending).__name__} has no integer form")
-        made.append(rule(at, ending, f))
+        same = _gentle(ending, next(bent) * 2.0**f) if isinstance(ending, ops.PReLU) else [ending]
+        made += [rule(at, each, f) for each in same]
         f = at.made if isinstance(ending, ops.Sigmoid) else f
     bound = _bound(at)
     if bound is not None:
@@ -323,12 +336,16 @@ RULES: dict[type[ops.Op], Callable[[_At, Any], ops.Op]] = {
 }
 
 
+def _gentle(ending: ops.PReLU, bent: float) -> list[ops.PReLU]:
+    """The same as PReLUs that limit nearly no value seen: one steep channel would have all of them limited to 2^15 >> up."""
+    if bend_up(ending.slope) > BEND_UP:
+        raise UserError(f"a slope of {ending.slope[np.abs(ending.slope - 1).argmax()]:.4g} is too steep")
+    room = int(np.clip(np.floor(np.log2(-LOW / max(bent, 1))), 1, BEND_UP))  # ROOM leaves 1 at least
+    return [ops.PReLU(slope) for slope in gentle(ending.slope, room)]
+
+
 def _prelu(at: _At, ending: ops.PReLU, f: int) -> ops.Ending:
-    bend = ending.slope.astype(np.float64) - 1
-    largest = float(np.abs(bend).max())
-    up = max(0, int(np.ceil(np.log2(largest)))) if largest > 0 else 0
-    if up > 8:
-        raise UserError(f"a slope of {ending.slope[np.abs(bend).argmax()]:.4g} is too steep")
+    bend, up = ending.slope.astype(np.float64) - 1, bend_up(ending.slope)
     return ops.FixedPReLU(at.stepped(np.clip(np.rint(bend * 2.0 ** (15 - up)), -HIGH, HIGH)), up)
 
 

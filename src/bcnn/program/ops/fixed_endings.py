@@ -118,8 +118,12 @@ class FixedPReLU(FixedEnding, Ending):
         shorts("bend", self.bend, (shape[2],))
         whole("up", self.up, 0, BEND_UP)
 
+    @property
+    def least(self) -> int:
+        return -((-LOW) >> self.up)
+
     def apply(self, v: Shorts, maps: Sequence[Shorts]) -> Shorts:
-        v = np.maximum(v, np.int16(-((-LOW) >> self.up)))
+        v = np.maximum(v, np.int16(self.least))
         negative = np.minimum(v, np.int16(0)) << np.int16(self.up)
         return plus(v, product(negative, self.bend))
 
