@@ -62,6 +62,11 @@ def test_what_cannot_be_converted_is_one_sentence(tmp_path, words, says):
     assert not (tmp_path / "x.bcnn").exists()
 
 
+def test_a_folder_that_is_not_there_is_said_before_the_work(tmp_path):
+    with pytest.raises(UserError, match=r"there is no folder .*missing to write m\.bcnn in"):
+        run("convert", "digits", "-o", tmp_path / "missing" / "m.bcnn", "--numbers", "float32")
+
+
 def test_a_file_is_not_converted_onto_itself(tmp_path):
     path = tmp_path / "m.bcnn"
     path.write_bytes(shipped.find("digits").read_bytes())

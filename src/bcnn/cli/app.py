@@ -64,6 +64,12 @@ def _root(
     pass
 
 
+def check_output(path: Path) -> None:
+    """Before minutes of work, not after."""
+    if not path.parent.is_dir():
+        raise UserError(f"there is no folder {path.parent} to write {path.name} in")
+
+
 def check_picture(path: Path, suffixes: tuple[str, ...]) -> None:
     """Before minutes of work, not after."""
     if path.suffix not in suffixes:

@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 from rich.progress import Progress
 
-from bcnn.cli.app import app, err, out
+from bcnn.cli.app import app, check_output, err, out
 from bcnn.cli.deploy import size_table
 from bcnn.errors import UserError
 
@@ -55,6 +55,7 @@ def convert(
     from bcnn.deploy.shipped import find
 
     check_numbers(numbers, parameters, data)
+    check_output(output)
     path = find(model)
     if output.exists() and output.samefile(path):
         raise UserError(f"{output} is the file to convert; give another one with -o")

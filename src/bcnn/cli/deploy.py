@@ -13,7 +13,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from bcnn.cli.app import LabelsOption, MeanOption, SizeOption, StdOption, app, err, out, say
+from bcnn.cli.app import LabelsOption, MeanOption, SizeOption, StdOption, app, check_output, err, out, say
 from bcnn.errors import UserError
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def pack(
     from bcnn.nets import find
 
     check_numbers(numbers, parameters, data)
+    check_output(output)
     if output.exists() and Path(network).exists() and output.samefile(network):
         raise UserError(f"{output} is the checkpoint itself; give another file with -o")
     if best:

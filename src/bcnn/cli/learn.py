@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from bcnn.cli.app import app, err, out, say
+from bcnn.cli.app import app, check_output, err, out, say
 from bcnn.errors import UserError
 
 if TYPE_CHECKING:
@@ -77,8 +77,7 @@ def learn(
         raise UserError("no photos; give a folder with a folder for each class: bcnn learn photos -o mine.bcnn")
     if add and not start:
         raise UserError("--add needs the file that gets the class: --from mine.bcnn")
-    if not output.parent.is_dir():
-        raise UserError(f"there is no folder {output.parent} to write {output.name} in")
+    check_output(output)
     wishes = learning.Wishes(start, _size(size, start, add), none, others, strict_data)
     name, _, where = add.partition("=")
     if add and not (name and where and name.isprintable()):
