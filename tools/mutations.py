@@ -79,6 +79,12 @@ MUTATIONS = (
     Mutation("src/bcnn/deploy/fields.py", "if np.abs(values).max() >= 1 << 15", "if False", "tests/test_packfile_forged.py", "one_byte"),
     Mutation("src/bcnn/deploy/engine.py", "self.peak_memory, program.limits", "0, program.limits", "tests/test_limits.py", "gigabytes"),
     Mutation("src/bcnn/learn/memory.py", " or raw.size != len(counts) * CENTRES * features", "", "tests/test_learn.py", "read_back"),
+    Mutation("src/bcnn/program/formats.py", "if seen > 0 or not sigmoids:", "if not sigmoids:", "tests/test_fixed.py", "follows_a_sigmoid"),
+    Mutation("src/bcnn/program/formats.py", "_fits(ranges[index]) - bits[family[index]]", "MOST_MORE", "tests/test_fixed.py", "no_room_for"),
+    Mutation("src/bcnn/program/fixed.py", "gentle(ending.slope, room)", "[ending.slope]", "tests/test_fixed.py", "steep_slope"),
+    Mutation("src/bcnn/program/fixed.py", "cut |= read < ending.least", "pass", "tests/test_fixed.py", "steep_slope"),
+    Mutation("src/bcnn/program/fixed.py", "size[size > 0]) < COARSE * step", "size[size > 0]) < 0", "tests/test_fixed.py", "coarsen"),
+    Mutation("src/bcnn/deploy/verify_torch.py", "not all(map(np.array_equal, *weights))", "False", "tests/test_verify.py", "of_integers"),
     # --- images
     Mutation("src/bcnn/images.py", "if pixels <= LARGE * scale**2", "if pixels < LARGE * scale", "tests/test_images.py", "large_jpeg"),
     Mutation("src/bcnn/images.py", "if pixels > LARGE:", "if pixels >= LARGE:", "tests/test_images.py", "ordinary"),
