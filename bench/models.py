@@ -1,8 +1,8 @@
 """The README's front table: the shipped models and the paper's network against float and int8, in one interleaved run.
 
-    python -m bench.models --out bench/results/models-zen4-avx2.json      measure, and write the table into README.md
+    python -m bench.models --out bench/results/models-zen5-avx2.json      measure, and write the table into README.md
     python -m bench.models --out ... --avx2                          everyone with AVX2, on a processor that has more
-    python -m bench.models --readme bench/results/models-zen4-avx2.json   write the table of a stored result: accuracies and sizes of the
+    python -m bench.models --readme bench/results/models-zen5-avx2.json   write the table of a stored result: accuracies and sizes of the
                                                                      models as they are now, times as they were measured
 
 Every contestant is checked before it is timed, has one thread, and takes turns with all others in one process. "The same
@@ -166,6 +166,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20, help="turns: each contestant is timed once a turn")
     parser.add_argument("--avx2", action="store_true", help="hold everyone to AVX2")
     arguments = parser.parse_args()
+    path = arguments.out or arguments.readme
+    if not path.resolve().is_relative_to(ROOT):
+        parser.error(f"{path} is outside {ROOT.name}: the README links to it")
     if arguments.out:
         held = {"isa": hold()} if arguments.avx2 else {}
         os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it when it is first imported
@@ -175,7 +178,7 @@ def main() -> None:
     else:
         stored = json.loads(arguments.readme.read_text(encoding="utf-8"))
         write_atomic(arguments.readme, (json.dumps(refreshed(stored), indent=2) + "\n").encode())
-    write_readme(arguments.out or arguments.readme)
+    write_readme(path)
 
 
 if __name__ == "__main__":

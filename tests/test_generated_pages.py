@@ -11,7 +11,7 @@ import pytest
 from bcnn.deploy import card, packfile, shipped
 
 ROOT = Path(__file__).parent.parent
-RESULT = ROOT / "bench" / "results" / "models-zen4-avx2.json"
+RESULT = ROOT / "bench" / "results" / "models-zen5-avx2.json"
 
 
 def test_docs_models_is_what_the_packed_files_say():
