@@ -314,6 +314,14 @@ def test_one_steep_slope_does_not_cut_off_the_other_channels():
     assert saturations(cut, images)[0].share > 0.2  # on the way: the map itself is small again
 
 
+def test_what_overflows_before_a_prelu_is_refused_or_made_without_a_traceback():
+    for scale in (1e30, 3e38):
+        loud = ops.Affine(np.full(3, scale, np.float32), None)
+        program = samples.program(ops.Pointwise(0, 3, (loud, loud, ops.PReLU(np.full(3, 7, np.float32)))))
+        with pytest.raises(UserError, match=r"op 1 \(Pointwise 'op1'\)"):
+            fixed(program, pictures(4, 4, 4))
+
+
 @pytest.mark.parametrize("up", [1, 2, 8])
 @pytest.mark.parametrize("steepest", [[100.0], [-200.0], [5.0, -3.0], [3.001], [-1.5, 7.0, 0.0]])
 def test_steep_slopes_are_several_gentle_ones(steepest, up):

@@ -340,7 +340,8 @@ def _gentle(ending: ops.PReLU, bent: float) -> list[ops.PReLU]:
     """The same as PReLUs that limit nearly no value seen: one steep channel would have all of them limited to 2^15 >> up."""
     if bend_up(ending.slope) > BEND_UP:
         raise UserError(f"a slope of {ending.slope[np.abs(ending.slope - 1).argmax()]:.4g} is too steep")
-    room = int(np.clip(np.floor(np.log2(-LOW / max(bent, 1))), 1, BEND_UP))  # ROOM leaves 1 at least
+    room = int(np.log2(-LOW / max(bent, 1))) if np.isfinite(bent) else 0
+    room = min(max(room, 1), BEND_UP)  # ROOM leaves 1 at least
     return [ops.PReLU(slope) for slope in gentle(ending.slope, room)]
 
 

@@ -59,6 +59,7 @@ class Formats:
     ranges: tuple[Ranges, ...]
 
 
+@np.errstate(all="ignore")  # what overflows is inf or NaN, as in `run_op`
 def calibrate(
     program: Program, images: Iterable[NDArray[np.uint8]], progress: Callable[[], None] = lambda: None
 ) -> list[Ranges]:
