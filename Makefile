@@ -39,19 +39,19 @@ avx512: $(VENV)/.dev  ## the AVX-512 kernels with every intrinsic emulated (need
 	PYTHON=$(BIN)/python native/test/run.sh avx512
 
 docs: $(VENV)/.docs  ## the API page of everything public, in build/docs/index.html
-	$(BIN)/python -m tools.api build/docs
+	$(BIN)/python -m tools.pages.api build/docs
 
 wasm: $(VENV)/.wasm  ## the engine of the web page: build it with zig from PyPI, and compare it with the one in the package
-	$(BIN)/python -m tools.wasm --check
+	$(BIN)/python -m tools.release.wasm --check
 
 bench: $(VENV)/.bench  ## this engine against its rivals, in one interleaved run
-	$(BIN)/python -m bench.rivals
+	$(BIN)/python -m benchmarks.rivals
 
 wheels: $(VENV)/.wheels  ## manylinux wheels for x86-64 and ARM64 in dist/, each checked and run (ARM64: needs qemu-user)
-	$(BIN)/python -m tools.wheels
+	$(BIN)/python -m tools.release.wheels
 
-devices: $(VENV)/.devices  ## exported C on emulated Cortex-M, RISC-V, PowerPC and others (tools/devices.py says what that needs)
-	$(BIN)/python -m tools.devices
+devices: $(VENV)/.devices  ## exported C on emulated Cortex-M, RISC-V, PowerPC and others (tools/release/devices.py says what that needs)
+	$(BIN)/python -m tools.release.devices
 
 clean:  ## remove what the above made
 	rm -rf $(VENV) build dist

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from bcnn import Level, NetworkConfig
-from bcnn.count.audit import audit
+from bcnn.counting.audit import audit
 from bcnn.nets.bcnn import Network
 
 SIDE, CELLS = 32, 4  # the picture, and the map that three levels leave of it
@@ -25,7 +25,7 @@ class Locator(nn.Module):
         super().__init__()
         levels = (Level(1), Level(1), Level(1))  # each halves the map and doubles the channels
         self.backbone = Network(NetworkConfig("locator", (SIDE, SIDE), stem=Level(1, 1, 2), levels=levels))
-        # Or one you have trained: self.backbone, _ = bcnn.train.checkpoint.load("runs/cifar10")
+        # Or one you have trained: self.backbone, _ = bcnn.training.checkpoint.load("runs/cifar10")
         self.backbone.decoder = nn.Identity()
         self.head = nn.Conv2d(
             self.backbone.config.channels_out, 1, 1

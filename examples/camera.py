@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import bcnn
-from bcnn import images
+from bcnn.base import images
 
 
 def frames(camera: str) -> Iterator[np.ndarray]:

@@ -16,10 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import bcnn
-from bcnn.deploy.measure import measure
-from bcnn.deploy.verify import verify
-from bcnn.train.recipes import recipe
-from bcnn.train.start import train
+from bcnn.training.recipes import recipe
+from bcnn.training.run_training import train
+from bcnn.verification.evaluation import measure
+from bcnn.verification.verify import verify
 
 
 def main() -> None:

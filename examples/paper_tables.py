@@ -10,9 +10,9 @@ import sys
 from rich.console import Console
 
 from bcnn import preset
-from bcnn.count.conventions import operations
-from bcnn.count.counts import count
-from bcnn.count.tables import tables, to_rich
+from bcnn.counting.conventions import operations
+from bcnn.counting.counts import count
+from bcnn.counting.tables import tables, to_rich
 
 
 def main() -> int:

@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image, ImageSequence
 
 import bcnn
-from bcnn import images
+from bcnn.base import images
 
 
 def frames(source: str) -> Iterator[Image.Image]:

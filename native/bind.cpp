@@ -1,4 +1,4 @@
-// The engine for Python. The only file that knows Python, and it knows no op: bcnn/deploy/engine.py hands over records.
+// The engine for Python. The only file that knows Python, and it knows no op: bcnn/engine.py hands over records.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>

@@ -1,7 +1,7 @@
 // After fork the child has only the thread that called it: whoever keeps threads or locks is told.
 #pragma once
 #if defined(__wasm__)
-#include "web/alone.h"
+#include "web/single_thread.h"
 #else
 #include <functional>
 

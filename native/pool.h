@@ -4,7 +4,7 @@
 // since others may want the core.
 #pragma once
 #if defined(__wasm__)
-#include "web/alone.h"
+#include "web/single_thread.h"
 #else
 #include <atomic>
 #include <chrono>

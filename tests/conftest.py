@@ -4,11 +4,11 @@ For those of hostile packed files: the bytes of one with every op, and what it m
 """
 
 import pytest
+import samples
 from hypothesis import settings
 
-import samples
-from bcnn.deploy import packfile
-from bcnn.errors import UserError
+from bcnn.base.errors import UserError
+from bcnn.packed import packfile
 
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")

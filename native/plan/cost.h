@@ -1,6 +1,6 @@
 // What work costs, roughly: only to be compared with each other when a plan is made. Results do not depend on it, and another
 // machine's plan is not wrong, at worst a few percent slower. Times in nanoseconds on one core of an AMD EPYC (Zen 3, 3.24 GHz, AVX2);
-// `python -m bench.engine` prints what an op takes there and how many values and MACs it has. The two by `python -m bench.costs` are of
+// `python -m benchmarks.engine` prints what an op takes there and how many values and MACs it has. The two by `python -m benchmarks.calibrate_costs` are of
 // another EPYC (family 25 model 17, 2.8 GHz, AVX2).
 #pragma once
 #include <cstddef>
@@ -10,8 +10,8 @@ namespace bcnn {
 constexpr double kBinaryMacNs = 1.0 / 800;  // 909 GMAC/s in the innermost loop, some 800 with loops
 constexpr double kFinishNs = 0.2;           // scale, offset, identity, PReLU of one value, and the bits of the next op
 constexpr double kDepthwiseNs = 0.4;        // nine products and sums of one value
-constexpr double kRealMacNs = 0.032;        // one product and sum, its share of loads included: bench.costs
-constexpr double kSignNs = 0.155;  // one value to one bit, and that bit into the windows that read it: bench.costs
+constexpr double kRealMacNs = 0.032;        // one product and sum, its share of loads included: benchmarks.calibrate_costs
+constexpr double kSignNs = 0.155;  // one value to one bit, and that bit into the windows that read it: benchmarks.calibrate_costs
 constexpr double kValueNs = 0.25;  // one value read, changed and written
 // The same in 16 bits.
 constexpr double kFixedFinishNs = 0.08;

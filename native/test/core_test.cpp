@@ -1,4 +1,4 @@
-// The native core without Python: reads programs, images and the interpreter's maps (tests/native_vectors.py writes
+// The native core without Python: reads programs, images and the interpreter's maps (tests/helpers/native_vectors.py writes
 // them), runs each program on every instruction set of this machine with 1 to 4 threads, planned for time and for
 // memory, and compares every map bit by bit. Where a sanitizer makes that slow, it can be told with how many threads,
 // and to give the programs to the instruction sets in turns:

@@ -1,5 +1,5 @@
 // Loaded before the C library (LD_PRELOAD) into a Python process: the n-th allocation of C++ code, or the n-th thread, fails
-// when the test says so, and what was allocated and not given back is counted. For glibc: tests/test_native_failures.py.
+// when the test says so, and what was allocated and not given back is counted. For glibc: tests/engine/test_native_failures.py.
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>

@@ -34,7 +34,7 @@ compile() {
     "more=; case \$0 in */kernels/avx*) more=$vectors ;; esac; $cxx $2 $flags \$more -c \"\$0\" -o \"\$1\""
 }
 
-PYTHONPATH=src "$python" tests/native_vectors.py "$build/vectors"
+PYTHONPATH=src "$python" tests/helpers/native_vectors.py "$build/vectors"
 # The kernels take longest, the scalar ones most: they begin first.
 { ls -r native/kernels/*.cpp && ls native/ops/*.cpp native/plan/*.cpp native/[!b]*.cpp native/test/core_test.cpp; } |
   compile "" "-std=c++17 -ffp-contract=off -Wall -Wextra -Wno-maybe-uninitialized -Inative"

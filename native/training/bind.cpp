@@ -96,7 +96,7 @@ AvgPool avg_pool(nb::handle x, size_t stride, int threads) {
 }  // namespace
 
 NB_MODULE(_training, m) {
-    m.doc() = "Fused forward and backward passes of binary and depth wise convolutions; see bcnn.train.fused.";
+    m.doc() = "Fused forward and backward passes of binary and depth wise convolutions; see bcnn.nets.fused.";
     m.def("isa", &isa);
     m.def("keep_memory", &keep_memory);
 

@@ -1,4 +1,4 @@
-// The engine for a browser. The only file that knows JavaScript, and it knows no op: src/bcnn/export/page/engine.js hands
+// The engine for a browser. The only file that knows JavaScript, and it knows no op: src/bcnn/exports/page/engine.js hands
 // over records. One instance of the module holds one program; an error is its end, since the page throws the sentence
 // and drops the instance: nothing is unwound, nothing has to be freed.
 #include <cstdlib>

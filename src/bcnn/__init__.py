@@ -14,36 +14,36 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bcnn.errors import UserError
+from bcnn.base.errors import UserError
 from bcnn.nets.config import Level, NetworkConfig, preset
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from bcnn.deploy.engine import Engine
-    from bcnn.deploy.packfile import Sizes
+    from bcnn.engine import Engine
+    from bcnn.packed.packfile import Sizes
 
 __version__ = "0.1.0"
 # Names that need torch or the native core are looked up when they are used: module and name there.
 _LATER = {
     "Augment": "bcnn.data.config",
     "DataConfig": "bcnn.data.config",
-    "Engine": "bcnn.deploy.engine",
+    "Engine": "bcnn.engine",
     "Program": "bcnn.program.program",
-    "Run": "bcnn.train.api",
-    "Step": "bcnn.train.config",
-    "TrainConfig": "bcnn.train.config",
-    "audit": "bcnn.count.audit",
-    "lower": "bcnn.program.lower",
-    "recipe": "bcnn.train.recipes",
-    "verify": "bcnn.deploy.verify",
+    "Run": "bcnn.training.api",
+    "Step": "bcnn.training.config",
+    "TrainConfig": "bcnn.training.config",
+    "audit": "bcnn.counting.audit",
+    "lower": "bcnn.lowering.lower",
+    "recipe": "bcnn.training.recipes",
+    "verify": "bcnn.verification.verify",
 }
 __all__ = ["Level", "NetworkConfig", "UserError", "__version__", "load", "pack", "preset", "train", *_LATER]
 
 
 def __getattr__(name: str) -> Any:
     if name == "train":  # the package, which can be called: `bcnn.train(...)`, see there
-        return importlib.import_module("bcnn.train")
+        return importlib.import_module("bcnn.training")
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_LATER[name]), name)
@@ -63,9 +63,9 @@ def load(model: str | Path, isa: str | None = None, threads: int | None = None) 
     >>> bcnn.load("digits")(np.zeros((8, 8, 3), np.uint8)).shape
     (1, 10)
     """
-    from bcnn.deploy.engine import Engine
-    from bcnn.deploy.packfile import read
-    from bcnn.deploy.shipped import find
+    from bcnn.engine import Engine
+    from bcnn.packed.packfile import read
+    from bcnn.packed.shipped import find
 
     return Engine(read(find(model)), isa=isa, threads=threads)
 
@@ -89,6 +89,6 @@ def pack(
     >>> [label for label, _ in bcnn.load(f"{folder}/mine.bcnn").predict(np.zeros((8, 8, 3), np.uint8))[0]]
     ['cat', 'dog']
     """
-    from bcnn.nets.find import Given, find, pack_found
+    from bcnn.models.find import Given, find, pack_found
 
     return pack_found(find(network, Given(size, mean, std, labels)), path)

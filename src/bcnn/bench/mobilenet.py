@@ -20,7 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from bcnn.bench.onnx_runtime import session
 from bcnn.bench.rival import Job, Rival
-from bcnn.export.check import WrongResultError
+from bcnn.exports.check import WrongResultError
 
 # Channels made and stride of the 13 pairs of a depth wise 3x3 and a pointwise 1x1 convolution.
 PAIRS = [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1)]

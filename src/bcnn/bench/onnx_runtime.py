@@ -8,8 +8,8 @@ import onnx
 import onnxruntime
 
 from bcnn.bench.rival import Job, Rival
-from bcnn.export.check import check_logits, check_maps
-from bcnn.export.onnx_graph import Weights, onnx_model
+from bcnn.exports.check import check_logits, check_maps
+from bcnn.exports.onnx_graph import Weights, onnx_model
 from bcnn.program.ops import Floats
 
 NAMES: dict[Weights, str] = {"float": "ONNX Runtime, float Conv", "int8": "ONNX Runtime, MatMulInteger"}

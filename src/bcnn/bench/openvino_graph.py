@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from openvino import opset1, opset8
 
 from bcnn.bench.rival import SkippedError
-from bcnn.export.onnx_ops import input_rows
+from bcnn.exports.onnx_ops import input_rows
 from bcnn.program import ops
 from bcnn.program.bits import unpack_bits
 from bcnn.program.program import Program

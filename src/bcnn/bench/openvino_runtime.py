@@ -11,7 +11,7 @@ import openvino
 
 from bcnn.bench.openvino_graph import openvino_model
 from bcnn.bench.rival import Job, Rival
-from bcnn.export.check import WrongResultError, check_logits, check_maps
+from bcnn.exports.check import WrongResultError, check_logits, check_maps
 
 ISA = "ONEDNN_MAX_CPU_ISA"  # oneDNN's own variable: what it may use
 

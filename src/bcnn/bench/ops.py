@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bcnn.base.images import Pixels
 from bcnn.bench.timing import interleave
-from bcnn.images import Pixels
 
 if TYPE_CHECKING:  # the native core may not be built; then only these annotations need it
-    from bcnn.deploy.engine import Cost, Engine
+    from bcnn.engine import Cost, Engine
 
 LATE = 256  # channels of the levels where the popcount decides, and no longer the work around it
 

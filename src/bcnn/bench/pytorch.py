@@ -13,17 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bcnn.base.images import Pixels
 from bcnn.bench.rival import Job, Rival
 from bcnn.bench.timing import interleave
-from bcnn.export.check import WrongResultError
-from bcnn.images import Pixels
-from bcnn.nets import chosen
+from bcnn.exports.check import WrongResultError
+from bcnn.lowering.compare import compare
+from bcnn.lowering.lower import lower, normalised
+from bcnn.models.find import MEAN, STD
+from bcnn.nets import network_spec
 from bcnn.nets.bcnn import Network
-from bcnn.nets.chosen import AnyNetwork
-from bcnn.nets.find import MEAN, STD
 from bcnn.nets.latent import latents
-from bcnn.program.compare import compare
-from bcnn.program.lower import lower, normalised
+from bcnn.nets.network_spec import AnyNetwork
 from bcnn.program.program import Program
 
 # Compiled code shows no maps, only logits. Rounding may flip a sign and deeper layers amplify it, so two correct runs need not
@@ -35,7 +35,7 @@ LAYOUTS = {"NCHW": torch.contiguous_format, "channels last": torch.channels_last
 def sample_network(config: AnyNetwork, seed: int = 0) -> nn.Module:
     """Random weights, and batch norms as after training: each divides by about the deviation that its input has."""
     torch.manual_seed(seed)
-    network = chosen.build(config).eval()
+    network = network_spec.build(config).eval()
     for name, module in network.named_modules():
         if isinstance(module, nn.BatchNorm2d):
             channels = module.num_features
@@ -87,7 +87,7 @@ def eager(job: Job) -> Rival:
     if differ is not None:
         raise WrongResultError(f"torch and program differ at {differ.name} by {differ.error:.1e}")
     _check_logits(job, runs[best]())
-    checked = f"interpreter, all {len(job.program.ops)} maps within the rounding that bcnn.program.compare derives"
+    checked = f"interpreter, all {len(job.program.ops)} maps within the rounding that bcnn.lowering.compare derives"
     return Rival("PyTorch, eager", f"the same network, float32, {best}", runs[best], checked)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bcnn.images import Pixels
+from bcnn.base.images import Pixels
 from bcnn.program.program import Program
 
 

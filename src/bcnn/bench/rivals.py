@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from bcnn.base.errors import UserError
 from bcnn.bench.rival import Job, Rival, SkippedError
 from bcnn.bench.sample import sample_image
 from bcnn.bench.timing import Times, facts, interleave
-from bcnn.deploy import packfile, shipped
-from bcnn.errors import UserError
-from bcnn.export.check import WrongResultError
-from bcnn.nets.chosen import AnyNetwork, from_plain, resolve
-from bcnn.nets.find import find, given, parse_size
+from bcnn.exports.check import WrongResultError
+from bcnn.models.find import find, given, parse_size
+from bcnn.nets.network_spec import AnyNetwork, from_plain, resolve
 from bcnn.nets.registry import ARCHITECTURES
+from bcnn.packed import packfile, shipped
 
 Maker = Callable[[Job], Rival]
 ENGINE = "this engine"
@@ -32,7 +32,7 @@ PICTURES = 4  # that a program is calibrated on here: time does not depend on th
 
 
 def engine(job: Job, isa: str | None = None, name: str = ENGINE) -> Rival:
-    from bcnn.deploy.engine import Engine
+    from bcnn.engine import Engine
     from bcnn.program.interpret import interpret
 
     batch = np.ascontiguousarray(job.image[None])
@@ -45,9 +45,9 @@ def engine(job: Job, isa: str | None = None, name: str = ENGINE) -> Rival:
 
 
 def in_integers(job: Job) -> Job:
-    """The same network in integers, see program/fixed.py; a program in integers as it is."""
-    from bcnn.program.fixed import fixed
-    from bcnn.program.pictures import pictures
+    """The same network in integers, see integers/quantize.py; a program in integers as it is."""
+    from bcnn.integers.quantize import fixed
+    from bcnn.integers.synthetic_images import pictures
 
     if job.program.numbers != "float32":
         return job
@@ -59,8 +59,8 @@ def in_integers(job: Job) -> Job:
 
 
 def in_floats(job: Job) -> Job:
-    """The same network in float32, see program/reals.py."""
-    from bcnn.program.reals import reals
+    """The same network in float32, see integers/dequantize.py."""
+    from bcnn.integers.dequantize import reals
 
     return dataclasses.replace(job, program=reals(job.program))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bcnn.images import Pixels
+from bcnn.base.images import Pixels
 
 
 def sample_image(height: int, width: int, seed: int = 0) -> Pixels:

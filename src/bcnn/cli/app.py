@@ -18,8 +18,8 @@ import typer
 from rich.markup import escape
 
 from bcnn import __version__
-from bcnn.console import Console, visible
-from bcnn.errors import UserError
+from bcnn.base.console import Console, visible
+from bcnn.base.errors import UserError
 
 app = typer.Typer(
     help="Fully binary CNNs, from the paper to the device.",

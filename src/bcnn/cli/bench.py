@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from bcnn.base.files import write_atomic
 from bcnn.cli.app import SizeOption, app, err
-from bcnn.files import write_atomic
 
 ROUNDS = 30  # about 40 s for all rivals on the paper's network
 
@@ -65,7 +65,7 @@ def bench(
     text, more = result.text(), {}
     if result.row(contestants.ENGINE):
         from bcnn.bench import ops
-        from bcnn.deploy.engine import Engine
+        from bcnn.engine import Engine
 
         profile = ops.profile(Engine(job.program, threads=1), job.image)
         engine = Engine(job.program, threads=threads)

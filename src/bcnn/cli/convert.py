@@ -12,12 +12,12 @@ import typer
 from rich.markup import escape
 from rich.progress import Progress
 
+from bcnn.base.errors import UserError
 from bcnn.cli.app import app, check_output, err, out
 from bcnn.cli.deploy import size_table
-from bcnn.errors import UserError
 
 if TYPE_CHECKING:
-    from bcnn.program.fixed import Fixed
+    from bcnn.integers.quantize import Fixed
 
 ParametersOption = Annotated[
     str, typer.Option(help="Real parameters in a file of integers: int16, or int8 for the smallest file.")
@@ -50,9 +50,9 @@ def convert(
       bcnn convert model.bcnn -o small.bcnn --parameters int8 --data photos/train
       bcnn convert imagenette -o float.bcnn --numbers float32
     """
-    from bcnn.deploy import packfile
-    from bcnn.deploy.convert import in_floats, in_integers
-    from bcnn.deploy.shipped import find
+    from bcnn.models.convert import in_floats, in_integers
+    from bcnn.packed import packfile
+    from bcnn.packed.shipped import find
 
     check_numbers(numbers, parameters, data)
     check_output(output)
@@ -75,8 +75,8 @@ def convert(
 
 def check_numbers(numbers: str, parameters: str, data: Path | None) -> None:
     """Options that go together, before anything takes time."""
-    from bcnn.deploy.convert import NUMBERS
-    from bcnn.program.fixed import PARAMETERS
+    from bcnn.integers.quantize import PARAMETERS
+    from bcnn.models.convert import NUMBERS
 
     for option, given, known in (("--numbers", numbers, NUMBERS), ("--parameters", parameters, PARAMETERS)):
         if given not in known:
@@ -90,7 +90,7 @@ def check_numbers(numbers: str, parameters: str, data: Path | None) -> None:
 @contextmanager
 def calibrating() -> Iterator[Callable[[], None]]:
     """A bar on the terminal; what to call after each half of an image."""
-    from bcnn.program.pictures import COUNT
+    from bcnn.integers.synthetic_images import COUNT
 
     with Progress(console=err, transient=True) as bar:
         task = bar.add_task("Calibrating", total=2 * COUNT)

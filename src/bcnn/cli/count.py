@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bcnn.base.console import visible
+from bcnn.base.errors import UserError
 from bcnn.cli.app import SizeOption, app, err, out, say
-from bcnn.console import visible
-from bcnn.count.conventions import CONVENTIONS, operations
-from bcnn.count.conventions import convention as convention_rule
-from bcnn.count.counts import Counts, Node, count, peak_map_bytes
-from bcnn.count.tables import Table, tables, to_csv, to_markdown, to_rich
-from bcnn.errors import UserError
+from bcnn.counting.conventions import CONVENTIONS, operations
+from bcnn.counting.conventions import convention as convention_rule
+from bcnn.counting.counts import Counts, Node, count, peak_map_bytes
+from bcnn.counting.tables import Table, tables, to_csv, to_markdown, to_rich
+from bcnn.models import find
 from bcnn.nets import config as configs
-from bcnn.nets import find
 
 if TYPE_CHECKING:
     from bcnn.nets.config import NetworkConfig
@@ -144,18 +144,18 @@ def _of_config(config: NetworkConfig, depth: int | None) -> Summed:
 
 def _of_network(network: str, size: str, choices: dict[str, Any], depth: int | None) -> Summed:
     """From one recorded pass, which knows neither how weights will be packed nor where maps will lie."""
-    from bcnn.count.captured import count_network
-    from bcnn.nets import chosen
+    from bcnn.counting.captured import count_network
+    from bcnn.nets import network_spec
 
     found = find.find(network, find.given(size), **choices)
-    config = chosen.config_of(found.module)
+    config = network_spec.config_of(found.module)
     if isinstance(config, configs.NetworkConfig):
         return _of_config(config.replace(image_size=found.size), depth)
     say(note for note in found.notes if "size" in note)
     tree = count_network(found.module, found.size, found.name)
     if depth is None:
         depth = _fitting(tree)
-    what = {"network": found.name if config is None else chosen.to_plain(config), "size": list(found.size)}
+    what = {"network": found.name if config is None else network_spec.to_plain(config), "size": list(found.size)}
     columns = {header: name for header, name in COLUMNS.items() if name not in BYTES}
     note = f"One image of {found.size[0]} x {found.size[1]}, from a recorded pass; --depth shows more or fewer modules."
     return Summed(tree, tuple(_parts(tree, depth)), what, {}, note, columns, False)
@@ -311,7 +311,7 @@ def audit(
     with err.status("running the network"):
         import torch
 
-        from bcnn.count.audit import audit as run
+        from bcnn.counting.audit import audit as run
         from bcnn.nets.latent import set_weights
 
         found = find.find(network, find.given(size))

@@ -13,13 +13,13 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from bcnn.base.errors import UserError
 from bcnn.cli.app import LabelsOption, MeanOption, SizeOption, StdOption, app, check_output, err, out, say
-from bcnn.errors import UserError
 
 if TYPE_CHECKING:
-    from bcnn.deploy.card import Card
-    from bcnn.deploy.packfile import Packed, Sizes
-    from bcnn.nets.find import Found
+    from bcnn.models.find import Found
+    from bcnn.packed.card import Card
+    from bcnn.packed.packfile import Packed, Sizes
     from bcnn.program.program import Program
 
 # All that the engine's source has; a build holds those of its processor family.
@@ -64,19 +64,19 @@ def pack(
       bcnn pack runs/cifar10 -o small.bcnn --numbers int16 --parameters int8 --data photos/train
     """
     from bcnn.cli.convert import check_numbers
-    from bcnn.nets import find
+    from bcnn.models import find
 
     check_numbers(numbers, parameters, data)
     check_output(output)
     if output.exists() and Path(network).exists() and output.samefile(network):
         raise UserError(f"{output} is the checkpoint itself; give another file with -o")
     if best:
-        from bcnn.train.checkpoint import best_of
+        from bcnn.training.checkpoint import best_of
 
         network = str(best_of(network))
     with err.status("Lowering and packing ..."):
         if find.is_trained(network):
-            from bcnn.train.checkpoint import described
+            from bcnn.training.checkpoint import described
 
             say([f"packing {described(network)}"])
         found = find.find(network, find.given(size, mean, std, labels))
@@ -94,8 +94,8 @@ def pack(
 
 def _pack_integers(found: Found, output: Path, parameters: str, data: Path | None) -> Sizes:
     from bcnn.cli.convert import calibrating, report
-    from bcnn.deploy.convert import in_integers
-    from bcnn.nets.find import pack_found
+    from bcnn.models.convert import in_integers
+    from bcnn.models.find import pack_found
 
     def convert(program: Program) -> Program:
         with calibrating() as progress:
@@ -127,8 +127,8 @@ def info(
     if model is None:
         _print_isas(as_json)
         return
-    from bcnn.deploy import card, shipped
-    from bcnn.deploy.packfile import open_packed
+    from bcnn.packed import card, shipped
+    from bcnn.packed.packfile import open_packed
 
     packed = open_packed(shipped.find(model))
     program, found = packed.program, card.of(packed.program)
@@ -175,7 +175,7 @@ def verify(
       bcnn verify model.bcnn --checkpoint runs/cifar10 --data 'my photos/'
       bcnn verify mine.bcnn --checkpoint mine.py:make
     """
-    from bcnn.deploy.shipped import find
+    from bcnn.packed.shipped import find
 
     raise typer.Exit(int(not print_checks(find(model), checkpoint, data, limit)))
 
@@ -184,7 +184,7 @@ def print_checks(
     model: Path, checkpoint: str | Path | None = None, data: Path | None = None, limit: int = 1000
 ) -> bool:
     """A line per check as it is done; whether all passed."""
-    from bcnn.deploy.verify import verify as checks
+    from bcnn.verification.verify import verify as checks
 
     failed = False
     with err.status("Checking ...") as status:
@@ -198,7 +198,7 @@ def print_checks(
 
 
 def _print_isas(as_json: bool) -> None:
-    from bcnn.deploy.engine import isas
+    from bcnn.engine import isas
 
     built = {isa.name: isa for isa in isas()}
     if as_json:

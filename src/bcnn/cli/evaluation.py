@@ -13,11 +13,11 @@ from rich.markup import escape
 from rich.progress import Progress, TaskID
 from rich.table import Table
 
+from bcnn.base.files import replacing
 from bcnn.cli.app import err, out
-from bcnn.files import replacing
 
 if TYPE_CHECKING:
-    from bcnn.deploy.measure import Result
+    from bcnn.verification.evaluation import Result
 
 
 def show(
@@ -31,8 +31,8 @@ def show(
     beside: str = "",
 ) -> None:
     """Measure and print; without a `picture`, as JSON. `beside` is another model, measured on the same images."""
-    from bcnn.deploy import measure
-    from bcnn.deploy import mistakes as thumbnails
+    from bcnn.verification import evaluation
+    from bcnn.verification import mistakes as thumbnails
 
     if mistakes is not None:
         thumbnails.check_folder(mistakes)
@@ -40,7 +40,7 @@ def show(
     with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
         for each in filter(None, (model, beside)):
             advance = partial(_advance, bar, bar.add_task(f"measuring {escape(each)}", total=None))
-            results[each] = measure.measure(each, data, split, strict, advance, only)
+            results[each] = evaluation.measure(each, data, split, strict, advance, only)
     result = results[model]
     written = None if mistakes is None else thumbnails.write(result, mistakes)
     for note in result.notes:
@@ -57,7 +57,7 @@ def show(
     if find_spec("matplotlib") is None:  # an install for the engine alone
         err.print("no picture of the confusion matrix: that needs matplotlib", style="yellow", highlight=False)
         return
-    from bcnn.train import plots
+    from bcnn.training import plots
 
     with replacing(picture) as file:
         plots.confusion(result.scores.confusion, result.classes).savefig(file, dpi=110, format="png")

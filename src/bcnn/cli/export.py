@@ -35,7 +35,7 @@ def export(
       bcnn export digits --to c                 for microcontrollers
       bcnn export digits --to web               a page for the browser
     """
-    from bcnn.export import targets
+    from bcnn.exports import targets
 
     if to is None:
         for name, target in targets.TARGETS.items():

@@ -11,12 +11,12 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from bcnn.base.errors import UserError
 from bcnn.cli.app import app, check_output, err, out, say
-from bcnn.errors import UserError
 
 if TYPE_CHECKING:
     from bcnn.data.sources import Source
-    from bcnn.learn.learn import Learned
+    from bcnn.learning.learn import Learned
 
 ROWS = 30  # of a class table, so that it fits a screen
 
@@ -70,8 +70,8 @@ def learn(
       bcnn learn --from mine.bcnn --add mug=photos/mug -o more.bcnn
     """
     from bcnn.data import sources
-    from bcnn.learn import learn as learning
-    from bcnn.learn.photos import folder
+    from bcnn.learning import learn as learning
+    from bcnn.learning.photos import folder
 
     if not photos and not add:
         raise UserError("no photos; give a folder with a folder for each class: bcnn learn photos -o mine.bcnn")
@@ -104,8 +104,8 @@ def learn(
 
 def _size(text: str, start: str, add: str) -> tuple[int, int] | None:
     """As asked for; a file that gets a class more stays at its size."""
-    from bcnn.deploy import packfile, shipped
-    from bcnn.nets import find
+    from bcnn.models import find
+    from bcnn.packed import packfile, shipped
 
     if text:
         height, width = find.parse_size(text)
@@ -115,7 +115,7 @@ def _size(text: str, start: str, add: str) -> tuple[int, int] | None:
 
 def _announce(source: Source) -> None:
     """The classes found, before anything is read."""
-    from bcnn.learn.photos import counts, warnings
+    from bcnn.learning.photos import counts, warnings
 
     table = Table("class", "learn from", "held out", box=box.SIMPLE_HEAD, pad_edge=False)
     listed = counts(source)
@@ -192,7 +192,7 @@ def _report(learned: Learned, photos: str, added: str) -> None:
 
 
 def _write(learned: Learned, output: Path, photos: str) -> None:
-    from bcnn.deploy import packfile
+    from bcnn.packed import packfile
 
     sizes = packfile.save(learned.program, output)
     file, folder = escape(str(output)), escape(photos or "PHOTOS")

@@ -25,9 +25,9 @@ def models() -> None:
     """
     from bcnn.bench.sample import sample_image
     from bcnn.bench.timing import interleave
-    from bcnn.deploy import card, shipped
-    from bcnn.deploy.engine import Engine
-    from bcnn.deploy.packfile import open_packed
+    from bcnn.engine import Engine
+    from bcnn.packed import card, shipped
+    from bcnn.packed.packfile import open_packed
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))  # 80 columns
     for heading in ("name", "what", "input", "binary\nMACs", "bytes", "top-1", "ms"):

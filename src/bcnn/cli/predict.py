@@ -14,9 +14,9 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from bcnn.base.errors import UserError
 from bcnn.cli.app import app, err, out, say
-from bcnn.deploy.shipped import DEFAULT
-from bcnn.errors import UserError
+from bcnn.packed.shipped import DEFAULT
 
 if TYPE_CHECKING:
     from bcnn.program.program import Program
@@ -50,8 +50,8 @@ def predict(
     """
     from rich.progress import track
 
-    from bcnn import images
-    from bcnn.deploy.engine import Engine
+    from bcnn.base import images
+    from bcnn.engine import Engine
 
     if as_json and as_csv:
         raise UserError("choose one output format: --json or --csv")
@@ -109,7 +109,7 @@ def _stdin() -> bytes:
 
 
 def _chosen(photos: list[str]) -> tuple[list[str | Path], list[Path]]:
-    from bcnn import images
+    from bcnn.base import images
 
     files: list[str | Path] = []
     skipped: list[Path] = []
@@ -127,12 +127,12 @@ def _chosen(photos: list[str]) -> tuple[list[str | Path], list[Path]]:
 
 def _program(model: str) -> Program:
     """Of a packed file; of a run or checkpoint it is lowered first, with torch."""
-    from bcnn.deploy.measure import is_checkpoint
-    from bcnn.deploy.packfile import read
-    from bcnn.deploy.shipped import find, names
+    from bcnn.packed.packfile import read
+    from bcnn.packed.shipped import find, names
+    from bcnn.verification.evaluation import is_checkpoint
 
     if model not in names() and (Path(model).is_dir() or is_checkpoint(Path(model))):
-        from bcnn.nets import find as networks
+        from bcnn.models import find as networks
 
         with err.status("Lowering the network ..."):
             return networks.lower_found(networks.find(Path(model)))

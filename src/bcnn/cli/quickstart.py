@@ -12,16 +12,16 @@ import typer
 from rich.columns import Columns
 from rich.rule import Rule
 
+from bcnn.base.errors import UserError
 from bcnn.cli.app import app, err, out
-from bcnn.errors import UserError
 from bcnn.nets.config import NetworkConfig
 
 if TYPE_CHECKING:
+    from bcnn.base.images import Pixels
     from bcnn.bench.timing import Times
     from bcnn.cli.quickstart_page import Sample
-    from bcnn.deploy.engine import Engine
-    from bcnn.deploy.verify import Logits
-    from bcnn.images import Pixels
+    from bcnn.engine import Engine
+    from bcnn.verification.verify import Logits
 
 ROUNDS = 50  # a few seconds of torch and engine in turns
 
@@ -40,21 +40,22 @@ def quickstart(
     bcnn quickstart
     """
     import bcnn
+    from bcnn.base.files import write_atomic
     from bcnn.cli import quickstart_shipped
     from bcnn.cli.deploy import print_checks, size_table
     from bcnn.cli.quickstart_page import WEB, Quickstart, Sample, page
     from bcnn.cli.train import free_folder
-    from bcnn.count.audit import audit
-    from bcnn.count.counts import count
+    from bcnn.counting.audit import audit
+    from bcnn.counting.counts import count
     from bcnn.data import open_data
-    from bcnn.deploy import packfile, verify_torch
-    from bcnn.export import web
-    from bcnn.files import write_atomic
-    from bcnn.program.lower import normalised
-    from bcnn.train.interrupt import Stopped
-    from bcnn.train.recipes import recipe
-    from bcnn.train.run import RunFolder
-    from bcnn.train.start import train
+    from bcnn.exports import web
+    from bcnn.lowering.lower import normalised
+    from bcnn.packed import packfile
+    from bcnn.training.interrupt import Stopped
+    from bcnn.training.recipes import recipe
+    from bcnn.training.run import RunFolder
+    from bcnn.training.run_training import train
+    from bcnn.verification import verify_torch
 
     config = recipe("digits")
     assert isinstance(config.network, NetworkConfig)

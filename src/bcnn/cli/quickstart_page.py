@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 from PIL import Image
 
+from bcnn.base.images import Pixels
 from bcnn.bench.timing import Times, facts
-from bcnn.count.counts import Node, count
-from bcnn.deploy.packfile import Sizes
-from bcnn.images import Pixels
+from bcnn.counting.counts import Node, count
 from bcnn.nets.config import preset
-from bcnn.train import plots
-from bcnn.train.report import png
-from bcnn.train.run import RunFolder
+from bcnn.packed.packfile import Sizes
+from bcnn.training import plots
+from bcnn.training.report import png
+from bcnn.training.run import RunFolder
 
 STYLE = """
 :root { --ink: #1f2937; --soft: #6b7280; --line: #e5e7eb; --card: #f6f7f9; --page: #fff; --bit: #2563eb; --real: #94a3b8; --bad: #dc2626;

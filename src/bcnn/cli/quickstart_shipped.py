@@ -15,10 +15,10 @@ from pathlib import Path
 from PIL import Image
 
 import bcnn
+from bcnn.base.images import Pixels
 from bcnn.cli.app import out
 from bcnn.cli.quickstart_page import Sample, figure, image
-from bcnn.deploy import card, shipped
-from bcnn.images import Pixels
+from bcnn.packed import card, shipped
 from bcnn.program.program import Program
 
 TOP = 3

@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
+from bcnn.base.errors import UserError
 from bcnn.cli.app import app, check_picture, err, out
-from bcnn.errors import UserError
 
 if TYPE_CHECKING:
     from bcnn.theory.construction import Approximator
@@ -194,7 +194,7 @@ def _plot(setting: Setting, network: Approximator, d: float, q: float, title: st
 
 def _pack(network: Approximator, title: str, path: Path) -> None:
     from bcnn import theory
-    from bcnn.deploy import packfile
+    from bcnn.packed import packfile
 
     sizes = packfile.save(theory.lower(network, title), path)
     out.print(

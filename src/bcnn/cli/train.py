@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
+from bcnn.base.errors import UserError
 from bcnn.cli.app import SizeOption, app, check_picture, err, out
-from bcnn.errors import UserError
 
 if TYPE_CHECKING:
-    from bcnn.train.config import TrainConfig
+    from bcnn.training.config import TrainConfig
 
 
 @app.command()
@@ -95,11 +95,11 @@ def train(
             raise UserError("--resume needs the run's folder: --resume RUN")
         if run and folder != run:
             raise UserError(f"which run is to be resumed, {run} or {folder}?")
-        from bcnn.train.run import RunFolder
+        from bcnn.training.run import RunFolder
 
         config = RunFolder(Path(folder)).config()
         if epochs:
-            from bcnn.train.extension import extended
+            from bcnn.training.extension import extended
 
             if not epochs.startswith("+"):
                 raise UserError(f"--resume goes on with the run's own epochs; for more of them say --epochs +{epochs}")
@@ -107,8 +107,8 @@ def train(
             config = extended(config, extend)
     else:
         from bcnn.data.config import DataConfig
-        from bcnn.nets.find import parse_size
-        from bcnn.train import choose
+        from bcnn.models.find import parse_size
+        from bcnn.training import choose
 
         wanted = choose.Wanted(
             recipe,
@@ -121,7 +121,7 @@ def train(
         )
         found = DataConfig(source=data, strict=strict_data)
         if minutes:
-            from bcnn.data.batches import find_source
+            from bcnn.training.batches import find_source
 
             source = find_source(found)
         choice = choose.choose(wanted, found, source, began)
@@ -133,9 +133,9 @@ def train(
         return
     target = Path(folder) if folder else free_folder(_name(config, data, bool(network)))
 
-    from bcnn.train.interrupt import Stopped
-    from bcnn.train.start import PACKED
-    from bcnn.train.start import train as start
+    from bcnn.training.interrupt import Stopped
+    from bcnn.training.run_training import PACKED
+    from bcnn.training.run_training import train as start
 
     try:
         info = start(
@@ -196,7 +196,7 @@ def print_schedule(config: TrainConfig) -> None:
 
     from rich.table import Table
 
-    from bcnn.train import schedule, settings
+    from bcnn.training import schedule, settings
 
     plain = settings.to_dict(config)
     plain.pop("steps")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bcnn.data.config import Augment, DataConfig
 
 if TYPE_CHECKING:
-    from bcnn.data.batches import Batch, Data, Split, open_data, open_evaluation
+    from bcnn.training.batches import Batch, Data, Split, open_data, open_evaluation
 
 __all__ = ["Augment", "Batch", "Data", "DataConfig", "Split", "open_data", "open_evaluation"]
 
@@ -19,6 +19,6 @@ __all__ = ["Augment", "Batch", "Data", "DataConfig", "Split", "open_data", "open
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from bcnn.data import batches
+    from bcnn.training import batches
 
     return getattr(batches, name)

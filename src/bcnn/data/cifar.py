@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bcnn.errors import UserError
-from bcnn.files import check_plain
+from bcnn.base.errors import UserError
+from bcnn.base.files import check_plain
 
 TRAIN = {"cifar-10": [f"data_batch_{i}" for i in range(1, 6)], "cifar-100": ["train"]}
 TEST = {"cifar-10": "test_batch", "cifar-100": "test"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bcnn.errors import UserError
+from bcnn.base.errors import UserError
 from bcnn.program.program import SMALLEST_CROP
 
 

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from PIL import Image
 from rich.progress import track
 
-from bcnn import images as pixels
-from bcnn.console import Console
+from bcnn.base import images as pixels
+from bcnn.base.console import Console
+from bcnn.base.errors import UserError
+from bcnn.base.progress_log import watched
 from bcnn.data.sources import Images
-from bcnn.errors import UserError
-from bcnn.heartbeat import watched
 
 
 @dataclass

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from bcnn import images
+from bcnn.base import images
+from bcnn.base.errors import UserError
 from bcnn.data.sources import SPLIT, SPLITS, Images, Source, split_off
-from bcnn.errors import UserError
 
 
 @dataclass(frozen=True, eq=False)

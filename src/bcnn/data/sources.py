@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from bcnn.base.errors import UserError
+from bcnn.base.images import SUFFIXES, below
+from bcnn.base.progress_log import watched
 from bcnn.data import cifar
-from bcnn.errors import UserError
-from bcnn.heartbeat import watched
-from bcnn.images import SUFFIXES, below
 
 # How folders spell the splits of a data set, in any case. A folder of such a name is never a class.
 SPLITS = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test",)}

@@ -19,11 +19,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bcnn.errors import UserError
+from bcnn.base.errors import UserError
+from bcnn.nets import fused
 from bcnn.nets.binarize import SLOPES, sign, sloped_sign
 from bcnn.nets.binary_conv import PADS, BinaryConv2d, Rules
-from bcnn.nets.parts import Add, Decoder, assemble, resnet_stem, stages, strided_shortcut, wide
-from bcnn.train import fused
+from bcnn.nets.blocks import Add, Decoder, assemble, resnet_stem, stages, strided_shortcut, wide
 
 # Reading: the padding was not published; 0, as in the other papers of its time.
 RULES = Rules(activation="half", weight="identity")

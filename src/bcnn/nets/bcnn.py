@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bcnn.errors import UserError
+from bcnn.base.errors import UserError
 from bcnn.nets import latent, layers
+from bcnn.nets.blocks import Decoder as Decoder  # every network ends in one; it is imported from here, too
 from bcnn.nets.config import NetworkConfig, preset
-from bcnn.nets.parts import Decoder as Decoder  # every network ends in one; it is imported from here, too
 
 # Reading: the paper does not say how intensity is made; these are the luma weights of ITU-R BT.601, 3 MACs a pixel.
 INTENSITY = (0.299, 0.587, 0.114)

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bcnn.errors import UserError, nearest
+from bcnn.base.errors import UserError, nearest
+from bcnn.nets import fused
 from bcnn.nets.binarize import SLOPES, hard_tanh, magnitude, sign, sign_activation, sloped_sign, tanh_weight
 from bcnn.nets.latent import Latent
-from bcnn.train import fused
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "activation": (*SLOPES, "none"),

@@ -12,9 +12,9 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bcnn.errors import UserError
+from bcnn.base.errors import UserError
 from bcnn.nets.binary_conv import BinaryConv2d, Rules
-from bcnn.nets.parts import Add, Decoder, assemble, conv, conv_norm, pooled_shortcut, resnet_stem, stages, wide
+from bcnn.nets.blocks import Add, Decoder, assemble, conv, conv_norm, pooled_shortcut, resnet_stem, stages, wide
 
 RULES = Rules(activation="triangle", weight="clip", scale="filter")
 UNITS = {18: (4, 4, 4, 4), 34: (6, 8, 12, 6), 50: (3, 4, 6, 3), 152: (3, 8, 36, 3)}

@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from bcnn.nets.binary_conv import BinaryConv2d, Rules
-from bcnn.nets.parts import Add, assemble, is_cifar, stages, wide
+from bcnn.nets.blocks import Add, assemble, is_cifar, stages, wide
 
 RULES = Rules(activation="clip", weight="clip", scale="none", clamp=True)
 IMAGE = {"activation": "none", "pad": "zero"}  # the first layer's input is the image: real, and 0 outside

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from bcnn.errors import UserError, nearest
-from bcnn.files import check_plain
-from bcnn.plain import known_keys, shown, to_plain
+from bcnn.base.dataclass_io import known_keys, shown, to_plain
+from bcnn.base.errors import UserError, nearest
+from bcnn.base.files import check_plain
 
 PReLU = Literal["module", "block"]
 LARGEST = 2**24  # channels, classes, pixels a side: sums of +-1 are exact in float32 up to here

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bcnn.errors import UserError
+from bcnn.base.errors import UserError
 from bcnn.nets.binary_conv import BinaryConv2d, Rules
-from bcnn.nets.parts import Add, Decoder, conv, is_cifar, wide
+from bcnn.nets.blocks import Add, Decoder, conv, is_cifar, wide
 
 # Reading: the official code pads the +-1 map with +1 and scales by one mean |w| a tensor; the paper says neither.
 RULES = Rules(activation="triangle", weight="identity", scale="tensor", pad="plus")

@@ -13,9 +13,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from bcnn.errors import UserError, nearest
+from bcnn.base.dataclass_io import shown
+from bcnn.base.errors import UserError, nearest
 from bcnn.nets.binarize import WEIGHTS, sign
-from bcnn.plain import shown
 
 
 class Latent(nn.Module):

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bcnn.nets import config
+from bcnn.nets import config, fused
 from bcnn.nets.binarize import WEIGHTS, hard_tanh, magnitude, sign_activation
 from bcnn.nets.latent import Latent
-from bcnn.train import fused
 
 
 class Replicate(nn.Module):

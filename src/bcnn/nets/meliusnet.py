@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bcnn.errors import UserError, nearest
+from bcnn.base.errors import UserError, nearest
 from bcnn.nets.binary_conv import BinaryConv2d, Rules
-from bcnn.nets.parts import Decoder, assemble, conv, conv_norm, is_cifar, wide
+from bcnn.nets.blocks import Decoder, assemble, conv, conv_norm, is_cifar, wide
 
 # Reading: the official code pads the +-1 map with -1 (BMXNet), where the paper says nothing. Its binary convolution returns
 # (dot + n) / 2, which the next batch norm absorbs: here it is dot.

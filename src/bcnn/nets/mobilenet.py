@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from bcnn.nets.parts import Decoder, assemble, conv_norm, is_cifar, wide
+from bcnn.nets.blocks import Decoder, assemble, conv_norm, is_cifar, wide
 
 # Channels made and stride of the 13 pairs.
 PLAN = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1))

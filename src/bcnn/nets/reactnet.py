@@ -14,11 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bcnn.errors import UserError, nearest
+from bcnn.base.errors import UserError, nearest
 from bcnn.nets.binary_conv import BinaryConv2d, Rules
 from bcnn.nets.birealnet import UNITS, binary3x3
-from bcnn.nets.mobilenet import PLAN, STEM
-from bcnn.nets.parts import (
+from bcnn.nets.blocks import (
     Add,
     Decoder,
     RPReLU,
@@ -30,6 +29,7 @@ from bcnn.nets.parts import (
     stages,
     wide,
 )
+from bcnn.nets.mobilenet import PLAN, STEM
 
 RULES = Rules(activation="triangle", bias=True, weight="clip", scale="filter")
 GROUPS = {"a": 0, "b": 4, "c": 1}  # of the real convolution that doubles the channels; 0: it is binary

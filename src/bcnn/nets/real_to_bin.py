@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from bcnn.nets.binary_conv import BinaryConv2d, Rules
-from bcnn.nets.parts import Decoder, Gate, assemble, pooled_shortcut, resnet_stem, stages, wide
+from bcnn.nets.blocks import Decoder, Gate, assemble, pooled_shortcut, resnet_stem, stages, wide
 
 RULES = Rules(activation="clip", weight="clip", scale="none")
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from bcnn.errors import UserError, nearest
+from bcnn.base.dataclass_io import shown
+from bcnn.base.errors import UserError, nearest
 from bcnn.nets.config import PRESETS, NetworkConfig, preset
-from bcnn.plain import shown
 
 if TYPE_CHECKING:
     from torch import nn

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from bcnn.nets.parts import Add, Decoder, assemble, conv_norm, is_cifar, stages, strided_shortcut, wide
+from bcnn.nets.blocks import Add, Decoder, assemble, conv_norm, is_cifar, stages, strided_shortcut, wide
 
 WIDTHS, DEPTHS, GROUP_WIDTH, STEM = (32, 64, 160, 400), (1, 2, 7, 12), 16, 32
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from bcnn.nets.parts import Add, Decoder, assemble, conv_norm, resnet_stem, stages, strided_shortcut, wide
+from bcnn.nets.blocks import Add, Decoder, assemble, conv_norm, resnet_stem, stages, strided_shortcut, wide
 
 BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3)}
 

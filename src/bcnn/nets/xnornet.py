@@ -13,9 +13,9 @@ from typing import Any
 
 from torch import nn
 
-from bcnn.errors import UserError
+from bcnn.base.errors import UserError
 from bcnn.nets.binary_conv import BinaryConv2d, Rules
-from bcnn.nets.parts import Add, Decoder, assemble, conv, resnet_stem, stages, strided_shortcut, wide
+from bcnn.nets.blocks import Add, Decoder, assemble, conv, resnet_stem, stages, strided_shortcut, wide
 
 # Reading: the official code centres and clamps the latent weights in place before each pass; here a pass does it by value and
 # `latent.constrain` in place. Its gradient, (alpha [|w| < 1] + 1/n)(1 - 1/C), is "xnor".

@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bcnn.errors import UserError, nearest
+from bcnn.base.errors import UserError, nearest
 from bcnn.nets.binary_conv import BinaryConv2d, Rules
-from bcnn.nets.parts import is_cifar, wide
+from bcnn.nets.blocks import is_cifar, wide
 from bcnn.nets.xnornet import resnet18
 
 # Reading: the padding was not published; 0, as in XNOR-Net.

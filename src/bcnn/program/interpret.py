@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bcnn.errors import UserError
+from bcnn.base.errors import UserError
 from bcnn.program.ops import Floats, Op, Values
 from bcnn.program.program import Program
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bcnn.errors import UserError
+from bcnn.base.errors import UserError
 from bcnn.program.ops import AvgPool, FixedAvgPool, FixedInput, Input, MaxPool, Op, Window
 from bcnn.program.ops.base import Shape
 from bcnn.program.program import Program, map_shape

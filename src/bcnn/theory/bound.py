@@ -25,7 +25,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bcnn.errors import UserError
+from bcnn.base.errors import UserError
 from bcnn.theory.construction import Approximator, evaluate
 from bcnn.theory.plan import Function, Plan, grid, sample
 from bcnn.theory.tiling import Floats64, Tiling

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from bcnn.count.counts import Counts, Node
+from bcnn.counting.counts import Counts, Node
 from bcnn.theory.plan import Plan
 
 

@@ -41,7 +41,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bcnn.errors import UserError
+from bcnn.base.errors import UserError
 from bcnn.nets.layers import Branch, Replicate
 from bcnn.theory.plan import MEMORY_LIMIT, Function, Interval, Plan, make_plan
 from bcnn.theory.tiling import Floats32

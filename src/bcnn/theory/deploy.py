@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bcnn.errors import UserError
-from bcnn.program import lower as lowering_of
+from bcnn.base.errors import UserError
+from bcnn.lowering import lower as lowering_of
 from bcnn.program.ops import Input
 from bcnn.program.program import Program
 from bcnn.theory.construction import Approximator

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bcnn.errors import UserError, nearest
+from bcnn.base.errors import UserError, nearest
 
 Array = NDArray[np.float64]
 MAX_LENGTH, MAX_DEPTH = 2000, 50  # depth: each level is at most six Python frames, far from the recursion limit

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bcnn.errors import UserError
+from bcnn.base.errors import UserError
 from bcnn.theory import tiling as tile
 from bcnn.theory.tiling import Floats64, Tiling
 

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-from bcnn.files import replacing
+from bcnn.base.files import replacing
 from bcnn.theory.bound import probes
 from bcnn.theory.construction import Approximator, evaluate
 from bcnn.theory.convergence import Point, Setting

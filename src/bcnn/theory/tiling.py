@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bcnn.errors import UserError
+from bcnn.base.errors import UserError
 
 Floats32 = NDArray[np.float32]
 Floats64 = NDArray[np.float64]

@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bcnn.count.counts import Counts
-from bcnn.errors import UserError
+from bcnn.base.errors import UserError
+from bcnn.counting.counts import Counts
 
 Floats = NDArray[np.float32]
 Words = NDArray[np.uint32]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bcnn.count.counts import Counts
-from bcnn.errors import UserError
+from bcnn.base.errors import UserError
+from bcnn.counting.counts import Counts
 from bcnn.program.bits import unpack_bits
 from bcnn.program.ops.base import (
     MAX_CHANNELS,

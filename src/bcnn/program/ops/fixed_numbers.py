@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bcnn.errors import UserError
+from bcnn.base.errors import UserError
 from bcnn.program.ops.base import Indices, Shorts, array, whole
 
 LOW, HIGH = -32768, 32767

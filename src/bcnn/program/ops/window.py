@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bcnn.errors import UserError
+from bcnn.base.errors import UserError
 from bcnn.program.ops.base import MAX_SIDE, Floats, Part, Shape, Values, whole
 
 

@@ -1,0 +1,272 @@
+"""What a user types -> a torch network, with all that packing, counting, auditing and timing need of it.
+
+    birealnet-20-cifar            a registered network, with random weights
+    mine.toml, mine.json          a config of the paper's family, with random weights
+    runs/photos, last.safetensors a trained network: the folder of a run, or a checkpoint
+    mine.py:make                  a network of the user's own: a function without arguments that returns the module
+
+A registered name stays that, whatever files there are. A file of Python is code and is run; nothing else here runs any.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bcnn.base.errors import UserError, nearest
+from bcnn.base.files import check_plain
+from bcnn.nets import network_spec
+from bcnn.nets.config import NetworkConfig
+from bcnn.nets.registry import ARCHITECTURES, Size, unknown
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from bcnn.packed.packfile import Sizes
+    from bcnn.program.program import Program
+
+Floats3 = tuple[float, float, float]
+MEAN: Floats3 = (0.485, 0.456, 0.406)  # of ImageNet, as most trained networks expect them
+STD: Floats3 = (0.229, 0.224, 0.225)
+SIZE = (224, 224)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A network in evaluation mode, and what it reads: (u / 255 - mean) / std of images of `size`."""
+
+    name: str
+    module: nn.Module
+    size: Size
+    mean: Floats3 = MEAN
+    std: Floats3 = STD
+    labels: tuple[str, ...] = ()
+    crop: float = 1.0
+    provenance: dict[str, Any] = field(default_factory=dict)
+    random: bool = False  # its weights mean nothing
+    notes: tuple[str, ...] = ()  # what was decided for the user
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the user says besides; None: what belongs to the network, else the defaults."""
+
+    size: Size | None = None
+    mean: Floats3 | None = None
+    std: Floats3 | None = None
+    labels: tuple[str, ...] | None = None
+
+
+def find(what: str | Path | nn.Module, given: Given | None = None, **choices: Any) -> Found:
+    """The network that `what` means; a `Path` is a trained one. `choices` are those of a registered network, such as its width."""
+    given = given or Given()
+    if isinstance(what, Path):
+        return trained(what, given)
+    if not isinstance(what, str):
+        return of_module(what, type(what).__name__, given)
+    file, colon, function = what.rpartition(":")
+    a_name = what in ARCHITECTURES or what.endswith((".json", ".toml"))
+    if choices and not a_name:
+        raise UserError(f"{what} has no {' and no '.join(choices)} to choose: only a registered network has")
+    if a_name:
+        return _registered(what, given, choices)
+    if colon and file.endswith(".py"):
+        return of_module(call(Path(file), function), what, given)
+    if what.endswith(".py"):
+        raise UserError(f"which function of {what} makes the network? Say it as {what}:FUNCTION")
+    path = Path(what)
+    if path.exists() or len(path.parts) > 1 or path.suffix == ".safetensors":
+        return trained(what, given)
+    raise unknown(what)
+
+
+def is_trained(what: str) -> bool:
+    """Whether `find` would take it for a run or a checkpoint that is there."""
+    path = Path(what)
+    return what not in ARCHITECTURES and (path.is_dir() or (path.is_file() and path.suffix == ".safetensors"))
+
+
+def _registered(what: str, given: Given, choices: dict[str, Any]) -> Found:
+    import torch
+
+    config = network_spec.resolve(what)
+    width = choices.pop("width", None) if isinstance(config, NetworkConfig) else None
+    if given.size is not None:
+        choices["image_size"] = given.size
+    config = config.replace(**choices) if choices else config
+    if width is not None and isinstance(config, NetworkConfig):
+        config = config.scaled(width)
+    torch.manual_seed(0)
+    module = network_spec.build(config).eval()
+    mean, std, labels = given.mean or MEAN, given.std or STD, given.labels or ()
+    provenance = {"config": {"network": network_spec.to_plain(config)}}
+    notes = (f"the weights of {config.name} are random: it was not trained",)
+    return Found(config.name, module, config.image_size, mean, std, labels, 1.0, provenance, True, notes)
+
+
+def trained(path: str | Path, given: Given | None = None) -> Found:
+    """A checkpoint, or the last one of a run folder."""
+    from bcnn.training.checkpoint import load
+
+    if given and (given.mean or given.std or given.labels):
+        raise UserError(f"{path} has the mean, std and labels that it was trained with; leave them out")
+    module, meta = load(path)
+    config = network_spec.config_of(module)
+    assert config is not None  # `build` made it
+    size = (given and given.size) or config.image_size
+    return Found(config.name, module, size, meta.mean, meta.std, meta.labels, meta.crop, meta.provenance)
+
+
+def of_module(module: nn.Module, name: str, given: Given | None = None) -> Found:
+    """Any torch module."""
+    given = given or Given()
+    notes: list[str] = []
+    config = network_spec.config_of(module)
+    size = given.size or (None if config is None else config.image_size)
+    if size is None:
+        size = SIZE
+        notes.append(f"no size was said: images of {size[0]} x {size[1]} (--size 32, --size 180x240)")
+    if module.training:
+        notes.append(f"{name} is in training mode: put into evaluation mode")
+    if given.mean is None and given.std is None:
+        notes.append("no mean and std were said: those of ImageNet (--mean, --std)")
+    mean, std, labels = given.mean or MEAN, given.std or STD, given.labels or ()
+    provenance: dict[str, Any] = {"network": Path(name).name}
+    if config is not None:  # which network it is: so the packed file can be trained again
+        provenance["config"] = {"network": network_spec.to_plain(config)}
+    _try(module.eval(), name, size)
+    return Found(name, module, size, mean, std, labels, 1.0, provenance, notes=tuple(notes))
+
+
+def _try(module: nn.Module, name: str, size: Size) -> None:
+    """One pass before anything looks into it, so that what fails in it is the user's to read."""
+    import torch
+
+    try:
+        with torch.no_grad():
+            module(torch.randn(1, 3, *size))
+    except Exception as error:
+        shown = f"{size[0]} x {size[1]}"
+        raise UserError(
+            f"{name} fails on an image of 3 x {shown}: {type(error).__name__}: {error}; give its size with "
+            "--size, and let a network of grey images read x.mean(1, keepdim=True)"
+        ) from error
+
+
+def call(file: Path, function: str) -> nn.Module:
+    """What the function makes. The file may import its neighbours, as a script may."""
+    from torch import nn
+
+    if not file.is_file():
+        raise UserError(f"there is no file {file}")
+    name = f"bcnn_user_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None  # of a name that ends in .py there always is one
+    assert spec.loader is not None
+    code = importlib.util.module_from_spec(spec)
+    sys.modules[name] = code  # dataclasses look themselves up there
+    sys.path.insert(0, str(file.parent.resolve()))
+    try:
+        spec.loader.exec_module(code)
+        make = getattr(code, function, None)
+        if not callable(make):
+            own = [key for key, value in vars(code).items() if inspect.isfunction(value) or inspect.isclass(value)]
+            raise UserError(f"{file} has no function {function!r}; {nearest(function, own)}")
+        made = make()
+    except UserError:
+        raise
+    except Exception as error:  # whatever the user's code raises
+        raise UserError(f"{file}:{function} failed: {type(error).__name__}: {error}{_where(error, file)}") from error
+    finally:
+        sys.path.remove(str(file.parent.resolve()))
+    if not isinstance(made, nn.Module):
+        raise UserError(f"{file}:{function} must return a torch.nn.Module, it returned a {type(made).__name__}")
+    return made
+
+
+def _where(error: Exception, file: Path) -> str:
+    """The last line of the user's file that was running."""
+    line, trace = 0, error.__traceback__
+    while trace is not None:
+        if Path(trace.tb_frame.f_code.co_filename) == file:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return f" (line {line})" if line else ""
+
+
+# --- packing ----------------------------------------------------------------------------------------------------------
+
+
+def pack_found(
+    found: Found, path: str | Path, convert: Callable[[Program], Program] = lambda program: program
+) -> Sizes:
+    """Lower it and write it as a packed file, `convert`ed to other numbers first."""
+    from bcnn.packed.packfile import save
+
+    return save(convert(lower_found(found)), path)
+
+
+def lower_found(found: Found) -> Program:
+    """What the engine runs of it."""
+    from bcnn import __version__
+    from bcnn.lowering.lower import lower
+    from bcnn.nets.latent import weights_of
+
+    if (weights := weights_of(found.module)) not in ("binary", "scaled"):
+        raise UserError(
+            f"cannot pack {found.name}: its weights are {weights!r}, not 'binary'; "
+            f"finish step 2 of the training before you lower it"
+        )
+    provenance = {**found.provenance, "packed_by": f"bcnn {__version__}"}
+    return lower(found.module, found.mean, found.std, found.labels, found.crop, provenance, found.size)
+
+
+# --- options as text --------------------------------------------------------------------------------------------------
+
+
+def given(size: str = "", mean: str = "", std: str = "", labels: str = "") -> Given:
+    """The options of the command line; an empty text is one that was not given."""
+    return Given(
+        parse_size(size) if size else None,
+        _three(mean, "--mean") if mean else None,
+        _three(std, "--std") if std else None,
+        parse_labels(labels) if labels else None,
+    )
+
+
+def parse_size(text: str) -> Size:
+    """32 or 180x240, height first."""
+    sides = text.lower().split("x")
+    if len(sides) > 2 or not all(side.isdecimal() and 0 < int(side) < 1 << 16 for side in sides):
+        raise UserError(f"--size {text}: give one number, or height x width such as 180x240")
+    return int(sides[0]), int(sides[-1])
+
+
+def _three(text: str, option: str) -> Floats3:
+    try:
+        values: Sequence[float] = [float(part) for part in text.split(",")]
+    except ValueError:
+        values = ()
+    if len(values) not in (1, 3):
+        raise UserError(f"{option} {text}: give three numbers for red, green and blue, such as 0.5,0.5,0.5, or one")
+    return (values[0], values[len(values) // 2], values[-1])
+
+
+def parse_labels(text: str) -> tuple[str, ...]:
+    """A file with a label a line, or the labels themselves between commas."""
+    path = Path(text)
+    if "," not in text:
+        try:
+            check_plain(path)
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, ValueError):
+            raise UserError(
+                f"--labels {text}: give a text file with a label a line, or labels between commas"
+            ) from None
+        return tuple(line.strip() for line in lines if line.strip())
+    return tuple(label.strip() for label in text.split(","))

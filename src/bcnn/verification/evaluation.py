@@ -1,0 +1,184 @@
+"""`bcnn eval`: a trained network over a data set. A packed file runs in the engine, without torch; a checkpoint in torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import safetensors
+from numpy.typing import NDArray
+
+from bcnn.base.errors import UserError, nearest
+from bcnn.base.files import check_plain
+from bcnn.base.scores import Scores
+from bcnn.data.config import DataConfig
+from bcnn.packed import card, shipped
+
+if TYPE_CHECKING:
+    from bcnn.data.sources import Images
+
+BATCH = 256
+Progress = Callable[[int, int], object]  # images of this batch, images in all
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was said of one image."""
+
+    image: Path | int  # its file, or its number in a data set without files
+    truth: int
+    said: int
+    probability: float
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    scores: Scores
+    classes: tuple[str, ...]  # as people read them
+    how: str
+    notes: tuple[str, ...]  # what was decided about the data, and how many images could not be read
+    card: card.Card | None = None  # what the file says about itself
+    answers: tuple[Answer, ...] = ()  # of a packed file: for every image, in the order of the data set
+    numbers: str = "float32"
+
+
+def measure(
+    model: str,
+    data: str = "",
+    split: str = "",
+    strict: bool = False,
+    progress: Progress = lambda count, total: None,
+    only: tuple[str, ...] = (),
+) -> Result:
+    """Scores of `model` over the evaluation images of `data`: a shipped model, a packed file, a checkpoint or a run folder.
+
+    `only` names classes: images of others are left out, and the data need not have them; the network chooses among all it knows.
+    Without it, every class of the data must be one of the network's.
+    """
+    if model not in shipped.names() and (Path(model).is_dir() or is_checkpoint(Path(model))):
+        from bcnn.verification.checkpoint_evaluation import measure_checkpoint
+
+        if only:
+            raise UserError(f"{model} is a checkpoint; pack it to measure some of its classes: bcnn pack {model}")
+        return measure_checkpoint(model, data, split, strict, progress)
+    return measure_packed(model, data, split, strict, progress, only)
+
+
+def measure_packed(
+    model: str,
+    data: str = "",
+    split: str = "",
+    strict: bool = False,
+    progress: Progress = lambda count, total: None,
+    only: tuple[str, ...] = (),
+) -> Result:
+    import bcnn
+    from bcnn.data import sources
+    from bcnn.data.decode import Unreadable, batches
+
+    engine = bcnn.load(model)
+    program = engine.program
+    config = data_config(data, program.crop, program.provenance, strict)
+    found = sources.find(config.source, strict=strict, split=split, training=False)
+    if program.shapes[-1][:2] != (1, 1):
+        raise UserError(f"{model} makes a map of {program.shapes[-1]} for an image, no class that could be counted")
+    classes = program.shapes[-1][2]
+    known = card.folders(program)[: len(engine.classes)]  # data has no folder for none of these
+    photos, notes = found.val, found.notes
+    if only:
+        photos = _some(model, photos, only, known, program.labels, found.classes)
+    elif known and set(found.classes) <= set(known):
+        photos = _some(model, photos, found.classes, known, known, found.classes)
+        if missing := [name for name in known if name not in found.classes]:
+            notes += (
+                f"{len(found.classes)} of the network's {len(known)} classes, no images of {', '.join(missing[:5])}",
+            )
+    else:
+        check_classes(model, known, len(engine.classes), found.classes)
+    scores, unreadable, answers = Scores.of(classes), Unreadable(strict), []
+    numbered = sources.Images(photos.items, np.arange(len(photos)))  # so that it is known which ones could be read
+    for pixels, index in batches(numbered, program.shapes[0][:2], program.crop, unreadable, BATCH):
+        labels, logits = photos.labels[index], engine.run(pixels).reshape(len(index), classes)
+        scores.add(logits, labels)
+        answers += _answers(photos, index, labels, logits)
+        progress(len(labels), len(photos))
+    if not scores.count:
+        raise UserError(f"none of the {len(photos)} evaluation images can be read")
+    if unreadable:
+        notes += (unreadable.summary(),)
+    how = f"engine, {engine.isa}"
+    return Result(
+        scores, program.labels or found.classes, how, notes, card.of(program), tuple(answers), program.numbers
+    )
+
+
+def _answers(
+    photos: Images, index: NDArray[np.int64], labels: NDArray[np.int64], logits: NDArray[np.float32]
+) -> list[Answer]:
+    x = logits.astype(np.float64)
+    exp = np.exp(x - x.max(axis=1, keepdims=True))
+    said = np.argsort(-logits, axis=1, kind="stable")[:, 0]
+    shares = exp[np.arange(len(said)), said] / exp.sum(axis=1)
+    names = [int(i) if isinstance(photos.items, np.ndarray) else photos.items[i] for i in index]
+    rows = zip(names, labels, said, shares, strict=True)
+    return [Answer(name, int(label), int(choice), float(share)) for name, label, choice, share in rows]
+
+
+def _some(
+    model: str,
+    photos: Images,
+    only: tuple[str, ...],
+    known: tuple[str, ...],
+    labels: tuple[str, ...],
+    found: tuple[str, ...],
+) -> Images:
+    """The images of the classes in `only`, named as the data has them or as people read them, with the network's numbers."""
+    from bcnn.data.sources import Images
+
+    if not known:
+        raise UserError(f"{model} has no names of classes; measure it on all of them")
+    folders = []
+    for name in only:
+        folder = known[labels.index(name)] if name in labels[: len(known)] else name
+        if folder not in known or folder not in found:
+            here = [label for label, folder in zip(labels, known, strict=False) if folder in found]
+            raise UserError(f"no class {name!r} in both {model} and the data; {nearest(name, here)}")
+        folders.append(folder)
+    number = np.array([known.index(name) if name in folders else -1 for name in found])[photos.labels]
+    chosen = photos.take(number >= 0)
+    if not len(chosen):
+        raise UserError(f"the data has no evaluation images of {', '.join(only)}")
+    return Images(chosen.items, number[number >= 0])
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Whether a file is a checkpoint of ours, by its header alone (a packed file is a safetensors file too)."""
+    try:
+        check_plain(path)
+        with safetensors.safe_open(str(path), "np") as file:
+            header: dict[str, str] = file.metadata() or {}
+            return header.get("format", "").startswith("bcnn-checkpoint")
+    except (OSError, safetensors.SafetensorError):
+        return False
+
+
+def data_config(data: str, crop: float, provenance: dict[str, Any], strict: bool) -> DataConfig:
+    """The data set to measure on: the one named, or the embedded one for a network that was trained on it."""
+    config = provenance.get("config", {})
+    trained_on = config.get("data", {}).get("source") if isinstance(config, dict) else None
+    source = data or ("digits" if trained_on == "digits" else "")
+    if not source:
+        raise UserError("no data set to measure on; give one with --data PATH")
+    return DataConfig(source=source, crop=crop, strict=strict)
+
+
+def check_classes(model: str, known: tuple[str, ...], classes: int, found: tuple[str, ...]) -> None:
+    if (known and known != found) or classes != len(found):
+        names = f" ({', '.join(known[:3])}, ...)" if any(known) else ", without names"
+        both = "; some that both have: --classes A,B" if set(known) & set(found) else ""
+        raise UserError(
+            f"{model} knows {classes} classes{names}, the data has {len(found)} ({', '.join(found[:3])}, ...){both}"
+        )

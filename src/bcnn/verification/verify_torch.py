@@ -1,0 +1,108 @@
+"""The half of `verify` that needs torch: the network that was packed against its program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from bcnn.base.errors import UserError
+from bcnn.integers.dequantize import reals
+from bcnn.lowering.compare import compare
+from bcnn.lowering.lower import lower, normalised
+from bcnn.models.find import Given, find
+from bcnn.nets.registry import ARCHITECTURES
+from bcnn.program.ops import BinaryConv, FixedBinaryConv, Floats, Input
+from bcnn.program.program import Program
+from bcnn.verification.verify import Check, Logits
+
+if TYPE_CHECKING:
+    from bcnn.training.checkpoint import Meta
+
+
+class Reads(Protocol):
+    """What an image is normalised with: a checkpoint's `Meta` has it, and so has a `Found`."""
+
+    @property
+    def mean(self) -> tuple[float, float, float]: ...
+
+    @property
+    def std(self) -> tuple[float, float, float]: ...
+
+
+def load(checkpoint: str | Path) -> tuple[nn.Module, Meta]:
+    """The network in eval mode, and what `bcnn.training.checkpoint` says about it."""
+    from bcnn.training.checkpoint import load
+
+    return load(checkpoint)
+
+
+def load_packed(what: str | Path, program: Program) -> tuple[nn.Module, Reads]:
+    """The network that a program was made from: a checkpoint, or anything else that `bcnn pack` takes. The program itself says what
+    size, mean and std the latter was packed with."""
+    if isinstance(what, Path) or not (what in ARCHITECTURES or ".py:" in what):
+        return load(what)
+    first = reals(program).ops[0]
+    assert isinstance(first, Input)
+    std = 1 / (255 * first.scale.astype(np.float64))  # input_affine, backwards
+    mean = -first.offset.astype(np.float64) * std
+    found = find(what, Given((first.height, first.width), _three(mean), _three(std)))
+    return found.module, found
+
+
+def _three(values: NDArray[np.float64]) -> tuple[float, float, float]:
+    return float(values[0]), float(values[1]), float(values[2])
+
+
+def check_modules(network: nn.Module, meta: Reads, program: Program, vectors: list[NDArray[np.uint8]]) -> Check:
+    """Every op against its torch module, each with the same input; names the first that differs."""
+    closest, notes = 0.0, dict[str, None]()
+    for image in vectors:
+        try:
+            compared = compare(network, program, image, meta.mean, meta.std)
+        except UserError as error:
+            return Check("torch", False, str(error))
+        notes.update(dict.fromkeys(compared.notes))
+        if first := compared.first:
+            detail = (
+                f"op {first.index} ({first.name}) is off by {first.error:.3g}, {first.excess:.3g} times the tolerance"
+            )
+            return Check("torch", False, detail)
+        closest = max(closest, *(difference.excess for difference in compared.differences))
+    detail = (
+        f"{len(program.ops)} ops on {len(vectors)} images equal torch's up to rounding ({closest:.0%} of the tolerance)"
+    )
+    return Check("torch", True, "; ".join([detail, *notes]))
+
+
+def check_bits(network: nn.Module, meta: Reads, program: Program) -> Check:
+    """The binary weights of an integer program, which a conversion leaves as they are."""
+    try:
+        meant = lower(network, meta.mean, meta.std, size=program.shapes[0][:2])
+    except UserError as error:
+        return Check("torch", False, str(error))
+    theirs = [op for op in meant.ops if isinstance(op, BinaryConv)]
+    ours = [op for op in program.ops if isinstance(op, FixedBinaryConv)]
+    if len(ours) != len(theirs):
+        return Check("torch", False, f"{len(ours)} binary convolutions, and the network has {len(theirs)}")
+    for op, other in zip(ours, theirs, strict=True):
+        weights = [[branch.weight for branch in each.branches] for each in (op, other)]
+        if len(weights[0]) != len(weights[1]) or not all(map(np.array_equal, *weights)):
+            name = program.names[program.ops.index(op)]
+            return Check("torch", False, f"the binary weights of {name} are not those of the network")
+    count = sum(each.binary_params for each in program.counts())
+    detail = f"{count:,} binary weights equal the network's; real numbers are rounded, so ops are compared in the float file only"
+    return Check("torch", True, detail)
+
+
+def logits(network: nn.Module, meta: Reads) -> Logits:
+    @torch.no_grad()
+    def run(images: NDArray[np.uint8]) -> Floats:
+        made: Floats = network(normalised(images, meta.mean, meta.std)).float().numpy()
+        return made
+
+    return run
