@@ -34,7 +34,7 @@ from bcnn.training import recipes
 from bcnn.training.config import Step, TrainConfig
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "bench" / "results" / "equal-budget.json"
+RESULTS = ROOT / "benchmarks" / "results" / "equal-budget.json"
 EPOCH_IMAGES = 25_000  # of the 50,000 that CIFAR-10 has to train on, others every time
 RATES = (2e-3, 5e-3, 1e-2)  # the same small grid for all
 HELD_OUT = 0.2  # of the training images while the rate is chosen

@@ -54,7 +54,7 @@ def start_up(job: Job, repeats: int = 5) -> tuple[float, float]:
     """Milliseconds from packed file to engine, and seconds from no process at all to the first logits."""
     from bcnn.engine import Engine
 
-    first = "import sys, numpy as np; from bcnn.deploy import packfile; from bcnn.engine import Engine; e = Engine(packfile.read(sys.argv[1]))"
+    first = "import sys, numpy as np; from bcnn.packed import packfile; from bcnn.engine import Engine; e = Engine(packfile.read(sys.argv[1]))"
     first += "; e.run(np.zeros((1, *e.program.shapes[0][:2], 3), np.uint8))"
     loads, starts = [], []
     with tempfile.TemporaryDirectory() as folder:

@@ -10,9 +10,9 @@ namespace bcnn {
 constexpr double kBinaryMacNs = 1.0 / 800;  // 909 GMAC/s in the innermost loop, some 800 with loops
 constexpr double kFinishNs = 0.2;           // scale, offset, identity, PReLU of one value, and the bits of the next op
 constexpr double kDepthwiseNs = 0.4;        // nine products and sums of one value
-constexpr double kRealMacNs = 0.032;        // one product and sum, its share of loads included: benchmarks.calibrate_costs
-constexpr double kSignNs = 0.155;  // one value to one bit, and that bit into the windows that read it: benchmarks.calibrate_costs
-constexpr double kValueNs = 0.25;  // one value read, changed and written
+constexpr double kRealMacNs = 0.032;        // one product and sum, its share of loads included
+constexpr double kSignNs = 0.155;           // one value to one bit, and that bit into the windows that read it
+constexpr double kValueNs = 0.25;           // one value read, changed and written
 // The same in 16 bits.
 constexpr double kFixedFinishNs = 0.08;
 constexpr double kFixedDepthwiseNs = 0.15;

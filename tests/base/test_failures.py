@@ -220,7 +220,8 @@ ALLOCATIONS = """
 import os, sys
 from pathlib import Path
 import _testcapi
-from bcnn import cli, files
+from bcnn import cli
+from bcnn.base import files
 path, previous = Path(sys.argv[1]) / "a", Path(sys.argv[1]) / "b"
 failed = whole = 0
 for start in range(5000):

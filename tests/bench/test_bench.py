@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import samples
+from paths import ROOT
 from typer.testing import CliRunner
 
 from bcnn.base.errors import UserError
@@ -236,7 +237,7 @@ def test_verb_times_the_engine_and_writes_json(tmp_path: Path) -> None:
 
 
 def test_targets_are_judged_by_the_fastest_rival_and_missing_ones_are_not_judged() -> None:
-    spec = importlib.util.spec_from_file_location("targets", Path(__file__).parents[1] / "bench" / "rivals.py")
+    spec = importlib.util.spec_from_file_location("targets", ROOT / "benchmarks" / "rivals.py")
     assert spec is not None
     assert spec.loader is not None
     targets = importlib.util.module_from_spec(spec)

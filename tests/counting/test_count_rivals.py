@@ -8,7 +8,7 @@ import sys
 
 import pytest
 import torch
-from test_nets_counts import IMAGENET
+from counts_by_hand import IMAGENET
 
 from bcnn.counting.rivals import FILE, Rival, from_plain, rivals, to_plain
 
@@ -32,7 +32,7 @@ def test_every_network_of_224_is_stored() -> None:
 
 @pytest.mark.parametrize("name", sorted(IMAGENET))
 def test_stored_counts_are_those_made_by_hand(name: str) -> None:
-    """Counted by other code, see test_nets_counts: parameters and MACs, layer by layer."""
+    """Counted by other code, see nets/test_nets_counts: parameters and MACs, layer by layer."""
     by_hand, stored = IMAGENET[name], rivals()[name].counts
     assert stored.binary_params == by_hand.binary
     assert stored.binary_macs == by_hand.binary_macs

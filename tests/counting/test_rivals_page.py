@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from bcnn.nets.registry import ARCHITECTURES
-
-ROOT = Path(__file__).parent.parent
 
 
 def test_the_pages_are_what_counts_audits_and_times_say() -> None:

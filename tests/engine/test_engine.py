@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paths import HELPERS
 from PIL import Image
 from programs import Draw, named, of_config, random_program, stem
 
@@ -154,16 +155,16 @@ def test_counts_are_exact_up_to_the_largest(k: int, side: int) -> None:
 def test_both_ways_of_avx512_to_count_give_the_interpreters_bits(way: str) -> None:
     """The engine takes the one that is faster on this core, once a process: so each gets a process of its own."""
     code = """
-import test_engine, test_fixed_engine
+import test_engine, test_integer_engine
 for k in (253, 512, 1100):
     test_engine.test_counts_that_outgrow_a_byte_stay_exact(k)
-    test_fixed_engine.test_integer_counts_that_outgrow_a_byte_stay_exact(k)
+    test_integer_engine.test_integer_counts_that_outgrow_a_byte_stay_exact(k)
 for arguments in ((128, 128, 2, 1, False), (64, 64, 1, 2, True)):
     test_engine.test_a_binary_3x3_gives_the_interpreters_bits(*arguments)
-    test_fixed_engine.test_an_integer_3x3_gives_the_definitions_numbers(*arguments)
-test_fixed_engine.test_the_wide_levels_in_integers_give_the_definitions_numbers()
+    test_integer_engine.test_an_integer_3x3_gives_the_definitions_numbers(*arguments)
+test_integer_engine.test_the_wide_levels_in_integers_give_the_definitions_numbers()
 """
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    path = os.pathsep.join([str(HELPERS), str(Path(__file__).parent), *sys.path])
     env = {**os.environ, "PYTHONPATH": path, "BCNN_AVX512_COUNTS": way}
     out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
     assert out.returncode == 0, out.stderr
@@ -345,7 +346,7 @@ for program in (tall, pools):
     Engine(program, threads=2)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, time.process_time() - begin)
 """
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HELPERS), str(Path(__file__).parent), *sys.path])}
     out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
     assert out.returncode == 0, out.stderr
     kilobytes, seconds = map(float, out.stdout.split())

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from paths import ROOT
 
-NATIVE = Path(__file__).parents[1] / "native"
+NATIVE = ROOT / "native"
 COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or ""
 
 

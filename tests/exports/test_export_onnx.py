@@ -15,6 +15,7 @@ import programs
 import pytest
 import samples
 from integer_programs import FixedDraw, fixed_of_config, random_fixed_program
+from paths import ROOT
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -212,7 +213,7 @@ def test_a_model_of_bits_is_hardly_larger_than_the_packed_file(name: str, tmp_pa
     size = (tmp_path / "model.onnx").stat().st_size
     assert size <= 1.1 * shipped.find(name).stat().st_size
     assert f"{size:,} bytes" in lines[0]
-    page = Path(__file__).parent.parent / "docs" / "devices.md"
+    page = ROOT / "docs" / "devices.md"
     assert re.search(rf"^\| {name} .*\| {size:,} \(", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert "same first choice for 2 of 2" in lines[-1] or "equal those of the packed file" in lines[-1]
 
@@ -300,7 +301,7 @@ def test_labels_and_card_travel_in_the_metadata(tmp_path: Path) -> None:
 
 
 def test_the_page_about_devices_runs(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
-    page = (Path(__file__).parent.parent / "docs" / "devices.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "devices.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     monkeypatch.chdir(tmp_path)
     export("imagenette", "onnx", "imagenette.onnx")

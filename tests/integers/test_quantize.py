@@ -10,7 +10,7 @@ import programs
 import pytest
 import samples
 import torch
-from test_nets_lower import FORMS
+from small_networks import FORMS
 from torch import nn
 
 from bcnn.base.errors import UserError

@@ -9,6 +9,7 @@ import numpy as np
 import plain_torch_networks
 import pytest
 import torch
+from paths import HELPERS
 from PIL import Image
 from typer.testing import CliRunner, Result
 
@@ -19,8 +20,6 @@ from bcnn.cli.app import app
 from bcnn.lowering.lower import normalised
 from bcnn.models.find import MEAN, Given, find, given
 from bcnn.nets import latent
-
-HERE = Path(__file__).parent
 
 
 def run(*words: object, code: int = 0) -> Result:
@@ -39,7 +38,7 @@ def mine(tmp_path: Path) -> Path:
     functions = [
         f"def {name.replace(' ', '_')}(): return stranger({name!r})[0]" for name in plain_torch_networks.STRANGERS
     ]
-    head = f"import sys\nsys.path.append({str(HERE)!r})\nimport helper\nfrom torch import nn\nfrom strangers import stranger\n"
+    head = f"import sys\nsys.path.append({str(HELPERS)!r})\nimport helper\nfrom torch import nn\nfrom plain_torch_networks import stranger\n"
     wrong = "def number(): return 3\n\ndef broken():\n    x = 1\n    return x / 0\n\ndef training(): return nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten())\n"
     file.write_text(head + "\n".join(functions) + "\n" + wrong)
     return file

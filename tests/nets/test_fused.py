@@ -299,7 +299,9 @@ def test_cores_gives_the_threads_of_torch_to_the_kernels_and_returns_them() -> N
 def test_portable_kernels_equal_the_definition_too() -> None:
     """BCNN_ISA=scalar is read once a process, so a fresh one runs some of the tests above."""
     env = {**os.environ, "BCNN_ISA": "scalar", "OMP_NUM_THREADS": "1"}
-    code = "from bcnn import _training; from bcnn.training import fused; assert _training.isa() == 'portable', _training.isa()"
+    code = (
+        "from bcnn import _training; from bcnn.nets import fused; assert _training.isa() == 'portable', _training.isa()"
+    )
     subprocess.run([sys.executable, "-c", code], env=env, check=True)
     chosen = ["-k", "equals_the_definition and (33 or 65 or 64 or avg_pool)", "-p", "no:cacheprovider"]
     done = subprocess.run(
@@ -363,7 +365,7 @@ def test_the_switch_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "enabled", False)
     made(torch.randn(2, 8, 8, 8))
     assert not seen
-    code = "from bcnn.training import fused; assert not fused.enabled"
+    code = "from bcnn.nets import fused; assert not fused.enabled"
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "BCNN_FUSED": "0"}, check=True)
 
 

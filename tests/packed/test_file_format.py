@@ -11,17 +11,16 @@ import math
 import re
 import struct
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
 import samples
+from paths import ROOT
 
 from bcnn.packed import packfile, shipped
 from bcnn.program.bits import unpack_bits
 from bcnn.program.ops import Part
 
-ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "file_format.md"
 
 

@@ -200,8 +200,8 @@ def test_process_killed_while_writing_keeps_the_old_file(model):
     before = model.read_bytes()
     script = textwrap.dedent("""
         import os, signal, sys
-        from bcnn import files
-        from bcnn.deploy import packfile
+        from bcnn.base import files
+        from bcnn.packed import packfile
         files.os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
         packfile.save(packfile.read(sys.argv[1]), sys.argv[1])
     """)
@@ -295,6 +295,6 @@ def test_a_program_that_costs_too_much_is_refused_unless_the_limits_are_raised(t
 
 def test_reading_needs_no_torch(model):
     script = (
-        "import sys; from bcnn.deploy import packfile; packfile.read(sys.argv[1]); assert 'torch' not in sys.modules"
+        "import sys; from bcnn.packed import packfile; packfile.read(sys.argv[1]); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", script, str(model)], check=True)

@@ -260,7 +260,7 @@ def test_hostile_files_are_refused_in_little_memory(raw, tmp_path):
         file.truncate(50 << 30)
     script = textwrap.dedent("""
         import resource, sys
-        from bcnn.deploy import packfile
+        from bcnn.packed import packfile
         from bcnn.base.errors import UserError
         size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (size + (700 << 20),) * 2)

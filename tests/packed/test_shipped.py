@@ -114,7 +114,7 @@ def test_a_card_that_is_not_whole_counts_as_none():
 
 
 def test_models_load_and_answer_without_torch():
-    code = "import sys, numpy as np, bcnn; from bcnn.deploy import measure, shipped\n"
+    code = "import sys, numpy as np, bcnn; from bcnn.packed import shipped; from bcnn.verification import evaluation\n"
     code += "for name in shipped.names(): bcnn.load(name).predict(np.zeros((40, 50, 3), np.uint8))\n"
     code += "assert not {'torch', 'matplotlib', 'sklearn'} & set(sys.modules), sorted(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import samples
 import torch
+from paths import ROOT
 from PIL import Image
 
 from bcnn.lowering.lower import lower
 from bcnn.packed.packfile import save
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = ROOT / "examples"
 
 
 @pytest.fixture

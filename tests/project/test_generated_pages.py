@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 
 from bcnn.packed import card, packfile, shipped
 
-ROOT = Path(__file__).parent.parent
-RESULT = ROOT / "bench" / "results" / "models-zen5-avx2.json"
+RESULT = ROOT / "benchmarks" / "results" / "models-zen5-avx2.json"
 
 
 def test_docs_models_is_what_the_packed_files_say():

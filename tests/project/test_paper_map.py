@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import importlib
 import re
-from pathlib import Path
 
 import pytest
+from paths import ROOT
 
-ROOT = Path(__file__).parents[1]
 MAP = (ROOT / "docs" / "paper_map.md").read_text(encoding="utf-8")
 SOURCES = {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "src" / "bcnn").rglob("*.py"))}
 SYMBOLS = sorted(set(re.findall(r"`([a-z_]+(?:\.\w+)+)`", MAP)))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import math
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paths import ROOT
 
 from bcnn.base.errors import UserError
 from bcnn.counting.audit import audit
@@ -402,7 +402,7 @@ def test_the_bound_wants_exactly_one_kind_of_smoothness() -> None:
 
 
 def test_the_code_of_the_page_runs_and_its_pictures_exist() -> None:
-    docs = Path(__file__).parents[1] / "docs"
+    docs = ROOT / "docs"
     page = (docs / "theory.md").read_text(encoding="utf-8")
     for block in re.findall(r"```python\n(.*?)```", page, re.S):
         exec(compile(block, "docs/theory.md", "exec"), {})

@@ -158,7 +158,7 @@ def test_a_small_file_cannot_ask_for_much_memory(tmp_path, network, monkeypatch)
     path = tmp_path / "a.safetensors"
     checkpoint.save(path, Checkpoint(network, "binary", {"x": torch.zeros(1)}, META))
     assert path.stat().st_size < 4000
-    monkeypatch.setattr(checkpoint.chosen, "build", None)  # it is not even begun
+    monkeypatch.setattr(checkpoint.network_spec, "build", None)  # it is not even begun
     with pytest.raises(UserError, match=r"lacks tensors: its network has .* binary weights, the file 1 values in 1"):
         checkpoint.load(path)
 
@@ -168,14 +168,14 @@ def test_tensors_of_other_shapes_than_the_network_has_are_noticed_before_it_gets
     state = made().state_dict()
     # Enough values, but in the wrong places: the classes are not what the decoder has.
     checkpoint.save(path, Checkpoint(tiny_runs.NETWORK.replace(classes=1 << 24), "binary", state, META))
-    real = checkpoint.chosen.build
+    real = checkpoint.network_spec.build
     devices = []
 
     def build(network):
         devices.append(str(torch.empty(0).device))
         return real(network)
 
-    monkeypatch.setattr(checkpoint.chosen, "build", build)
+    monkeypatch.setattr(checkpoint.network_spec, "build", build)
     with pytest.raises(UserError, match=r"decoder.linear.weight is \(10, \d+\), this network's is \(16777216, "):
         checkpoint.load(path)
     assert devices == ["meta"]

@@ -5,11 +5,11 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import tiny_runs
 import torch
+from paths import HELPERS
 from PIL import Image
 
 from bcnn.data import open_data
@@ -51,7 +51,7 @@ except UserError as error:
 
 def torchrun(tmp_path, folder, how="start", die_at=-1):
     script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(tests=str(Path(__file__).parent)))
+    script.write_text(SCRIPT.format(tests=str(HELPERS)))
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     return subprocess.run([*command, str(script), str(folder), how, str(die_at)], capture_output=True, text=True,
                           env={**os.environ, "OMP_NUM_THREADS": "1"})  # fmt: skip

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import atheris
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "helpers"))
 with atheris.instrument_imports(include=["bcnn"]):
     import corpus
     import tampered_files

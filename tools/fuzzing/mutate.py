@@ -27,7 +27,7 @@ from typing import NoReturn
 import pytest
 from tools.fuzzing.mutations import MUTATIONS, Mutation
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("src", "tests", "native", "tools", "bench", "pyproject.toml")
 PRELOADED = (
     "numpy",

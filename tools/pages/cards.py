@@ -16,7 +16,7 @@ from bcnn.packed import shipped
 from bcnn.packed.card import Card, of
 from bcnn.packed.packfile import Packed, open_packed
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE, IMAGES = ROOT / "docs" / "models.md", ROOT / "docs" / "images"
 HEAD = """# Shipped models
 
@@ -77,7 +77,7 @@ def section(name: str, packed: Packed, card: Card) -> str:
 **Data.** {card.data}: {card.train_images:,} training images, {card.images:,} for evaluation. {card.licence}
 
 **Training.** Recipe `{provenance["recipe"]}`, seed {provenance["seed"]}, {card.minutes:g} minutes on {card.hardware}, started {card.trained}. How it came about, and
-at which size its steps were tested: [recipes.py](../src/bcnn/train/recipes.py).
+at which size its steps were tested: [recipes.py](../src/bcnn/training/recipes.py).
 
 | step | weights | trained at | epochs | learning rate | top-1 in torch |
 |---|---|---:|---:|---:|---:|

@@ -1,4 +1,4 @@
-"""Counts and audits every registered network of other papers at 224 x 224 -> src/bcnn/count/rivals.json. For maintainers.
+"""Counts and audits every registered network of other papers at 224 x 224 -> src/bcnn/counting/rivals.json. For maintainers.
 
     python -m tools.pages.count_rivals                      all of them, minutes
     python -m tools.pages.count_rivals reactnet-a           these alone, the others stay as they are

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.pages import read, table
 
-RESULTS = Path(__file__).resolve().parents[1] / "bench" / "results" / "equal-budget.json"
+RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results" / "equal-budget.json"
 
 
 def equal_budget() -> str:

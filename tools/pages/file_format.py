@@ -14,7 +14,7 @@ from pathlib import Path
 from bcnn.program import ops
 
 PARTS = (ops.Branch, ops.FixedBranch, ops.Window)
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "file_format.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "file_format.md"
 
 
 def lists() -> dict[str, list[type[ops.Part]]]:

@@ -25,10 +25,10 @@ from bcnn.base.files import write_atomic
 from bcnn.bench.timing import cpu
 from bcnn.training.time_estimate import duration
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "first_hour.md"
-RECORD = ROOT / "bench" / "results" / "first-hour.json"
-BASELINES = ROOT / "bench" / "results" / "photos.json"
+RECORD = ROOT / "benchmarks" / "results" / "first-hour.json"
+BASELINES = ROOT / "benchmarks" / "results" / "photos.json"
 SHOWN = 34  # lines of a command's output: its first and last ones
 TIMES = {"cnn": "a plain float CNN of {parameters:,} parameters, 64 x 64", "histogram": "a colour histogram with trees",
          "learn": "logistic regression on frozen features: `bcnn learn`", "train": "`bcnn train --minutes {minutes:g}`"}  # fmt: skip

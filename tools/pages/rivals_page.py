@@ -2,7 +2,7 @@
 
     python -m tools.pages.rivals_page
 
-Nothing on the pages is written by hand but the sentences in this file. Sources: src/bcnn/count/rivals.json (`tools.pages.count_rivals`),
+Nothing on the pages is written by hand but the sentences in this file. Sources: src/bcnn/counting/rivals.json (`tools.pages.count_rivals`),
 benchmarks/results/networks-zen4-avx2.json (`bench.networks`), every-network.json (`tools.release.every_network`) and equal-budget.json
 (`bench.equal_budget`) beside it, and the published accuracies below. What was not measured is an empty cell. A test compares the pages with their sources.
 """
@@ -22,12 +22,12 @@ from bcnn.counting.counts import Counts, count
 from bcnn.counting.rivals import Rival, rivals
 from bcnn.nets.config import preset
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE, WHICH = ROOT / "docs" / "rivals.md", ROOT / "docs" / "which_network.md"
 PICTURE = ROOT / "docs" / "images" / "rivals.png"
-TIMES = ROOT / "bench" / "results" / "networks-zen4-avx2.json"
-WIDE = ROOT / "bench" / "results" / "networks-zen4.json"  # some of them, with AVX-512 for everyone
-WHOLE_WAY = ROOT / "bench" / "results" / "every-network.json"
+TIMES = ROOT / "benchmarks" / "results" / "networks-zen4-avx2.json"
+WIDE = ROOT / "benchmarks" / "results" / "networks-zen4.json"  # some of them, with AVX-512 for everyone
+WHOLE_WAY = ROOT / "benchmarks" / "results" / "every-network.json"
 ENGINE, INTEGERS, FLOAT, LARQ = "this engine", "this engine, int16", "ONNX Runtime, float Conv", "Larq Compute Engine"
 
 PAPER, CODE, OTHER = "the BCNN paper", "its official code", "a secondary source"

@@ -14,7 +14,7 @@ from tools.pages.chromium import Chromium
 
 from bcnn.exports import targets
 
-PICTURE = Path(__file__).resolve().parents[1] / "docs" / "images" / "web.png"
+PICTURE = Path(__file__).resolve().parents[2] / "docs" / "images" / "web.png"
 
 
 def main() -> None:

@@ -25,8 +25,8 @@ from bcnn.base.files import write_atomic
 from bcnn.counting.rivals import rivals
 from bcnn.nets.registry import ARCHITECTURES
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "bench" / "results" / "every-network.json"
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "results" / "every-network.json"
 LAST = "torch"  # the check that comes last
 # Threads of a matrix product wait for each other: on a busy machine that takes ten times as long as one thread.
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 ARM64 = ROOT / "build" / "arm64"
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 # An interpreter, what it is linked with, and what the wheels of NumPy and Pillow expect of a system.

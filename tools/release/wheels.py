@@ -23,7 +23,7 @@ from pathlib import Path
 
 from tools.release.wheel_check import check
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 GLIBC = "2.17"
 MACHINES = ("x86_64", "aarch64")
 

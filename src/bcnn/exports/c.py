@@ -41,7 +41,7 @@ NUMBERS = {"int16": ("int16_t", "int32_t", "int16_t"), "float32": ("float", "flo
 FLOOR, MEANS, TAPS, FILTER = "floor.c", "means.c", "taps.c", "filter.c"
 SHARED = {
     "BINARY_CONV": ("binary_conv", (TAPS, "binary_conv_numbers.c", "binary_conv.c")),
-    **dict.fromkeys(("POINTWISE", "CONCAT", "SELECT", "UPSAMPLE"), ("move", ("moves.c",))),
+    **dict.fromkeys(("POINTWISE", "CONCAT", "SELECT", "UPSAMPLE"), ("move", ("copy_ops.c",))),
 }
 FUNCTIONS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
     "int16": {
