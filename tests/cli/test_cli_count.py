@@ -14,10 +14,11 @@ import pytest
 from bcnn import preset
 from bcnn.cli import main
 from bcnn.counting.conventions import CONVENTIONS
-from bcnn.counting.counts import Counts, count
+from bcnn.counting.counts import count
 from bcnn.nets import config as configs
 from bcnn.nets.bcnn import Network
 from bcnn.nets.registry import ARCHITECTURES
+from bcnn.program.counts import Counts
 from bcnn.training import checkpoint
 
 

@@ -14,10 +14,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from bcnn import Level, NetworkConfig, UserError, preset
 from bcnn.counting.captured import count_network
 from bcnn.counting.conventions import CONVENTIONS, operations
-from bcnn.counting.counts import Counts, count, peak_map_bytes
+from bcnn.counting.counts import count, peak_map_bytes
 from bcnn.lowering.lower import lower
 from bcnn.nets import layers
 from bcnn.nets.bcnn import Decoder, Network
+from bcnn.program.counts import Counts
 from bcnn.program.program import Program
 
 torch.set_num_threads(1)

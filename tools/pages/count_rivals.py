@@ -22,11 +22,11 @@ from bcnn.capture.capture import Graph, capture
 from bcnn.counting import rivals
 from bcnn.counting.audit import AuditReport, audit
 from bcnn.counting.captured import NORMS, count_graph
-from bcnn.counting.counts import Counts
 from bcnn.counting.rivals import Products, Rival
 from bcnn.models.find import find
 from bcnn.nets.latent import latents
 from bcnn.nets.registry import ARCHITECTURES
+from bcnn.program.counts import Counts
 
 NAMES = tuple(name for name, each in ARCHITECTURES.items() if each.size == (224, 224) and each.network_config is None)
 

@@ -18,9 +18,10 @@ from typing import Any
 from benchmarks.pages import read, table
 from tools.pages.equal_budget_table import answer, budget_schedule, equal_budget
 
-from bcnn.counting.counts import Counts, count
+from bcnn.counting.counts import count
 from bcnn.counting.rivals import Rival, rivals
 from bcnn.nets.config import preset
+from bcnn.program.counts import Counts
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, WHICH = ROOT / "docs" / "rivals.md", ROOT / "docs" / "which_network.md"

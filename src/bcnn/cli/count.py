@@ -16,10 +16,11 @@ from bcnn.base.errors import UserError
 from bcnn.cli.app import SizeOption, app, err, out, say
 from bcnn.counting.conventions import CONVENTIONS, operations
 from bcnn.counting.conventions import convention as convention_rule
-from bcnn.counting.counts import Counts, Node, count, peak_map_bytes
+from bcnn.counting.counts import Node, count, peak_map_bytes
 from bcnn.counting.tables import Table, tables, to_csv, to_markdown, to_rich
 from bcnn.models import find
 from bcnn.nets import config as configs
+from bcnn.program.counts import Counts
 
 if TYPE_CHECKING:
     from bcnn.nets.config import NetworkConfig

@@ -26,7 +26,8 @@ from bcnn.capture.capture import Graph, Value, capture
 from bcnn.capture.capture import Node as Operation
 from bcnn.capture.channel_permutation import averaged, intensity
 from bcnn.capture.sign_detection import LARGEST, find_step, function_of, levels_of, ordinary, origins, two_levels
-from bcnn.counting.counts import Counts, Node
+from bcnn.counting.counts import Node
+from bcnn.program.counts import Counts
 
 if TYPE_CHECKING:
     from torch import nn

@@ -16,46 +16,10 @@ Legend: C channels (RC inside a block), A and B pixels of the map a module reads
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 
 from bcnn.nets.config import Block, NetworkConfig
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What one part of a network holds and does for one image. Sums of parts are counts of the whole."""
-
-    binary_params: int = 0
-    real_params: int = 0  # bias, batch norm (2), PReLU, depth wise and fully connected weights
-    binary_macs: int = 0
-    real_macs: int = 0
-    connected_macs: int = 0  # of them, those of fully connected layers
-    adds: int = 0
-    mults: int = 0
-    signs: int = 0
-    prelus: int = 0
-    weight_bytes: int = 0  # as packed: a bit a binary weight in 32-bit words per output channel, float32 for the rest
-    map_bytes: int = (
-        0  # written, layer by layer: float32 maps and the bits of every sign. Traffic, not a peak: `peak_map_bytes`
-    )
-
-    def __add__(self, other: Counts) -> Counts:
-        return Counts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
-
-    @property
-    def elementwise(self) -> int:
-        """Operations on single elements, each half a MAC in the paper's "OPs/2" (Table 3)."""
-        return self.adds + self.mults + self.signs + self.prelus
-
-    @property
-    def real_ops(self) -> float:
-        """Table 3, row "Real OPs/2": MACs + element-wise / 2."""
-        return self.real_macs + self.elementwise / 2
-
-    @property
-    def paper_param_bytes(self) -> float:
-        """Table 5, column "Param MB": one byte (int8) a real parameter, one bit a binary one."""
-        return self.real_params + self.binary_params / 8
+from bcnn.program.counts import NOTHING, Counts
 
 
 @dataclass(frozen=True)
@@ -63,7 +27,7 @@ class Node:
     """A named part of the network: a module, or a block, level or network made of `children`."""
 
     name: str  # as in torch: "level1.0.conv1"
-    own: Counts = Counts()  # of a module itself
+    own: Counts = NOTHING  # of a module itself
     children: tuple[Node, ...] = ()
     shape: tuple[int, int, int] | None = None  # of the map made: channels, height, width
     counts: Counts = field(init=False)  # own and all children's

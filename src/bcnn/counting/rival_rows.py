@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bcnn.counting.counts import Counts
 from bcnn.counting.rivals import Rival, rivals
+from bcnn.program.counts import Counts
 
 # The plan of ReActNet, as of MobileNetV1: 32 channels at 112 x 112, doubled five times while the map halves.
 STEM_MAP = 32 * 112**2

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from bcnn.counting.counts import Counts
+from bcnn.program.counts import Counts
 
 FILE = Path(__file__).with_name("rivals.json")
 

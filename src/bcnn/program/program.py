@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from bcnn.base.errors import UserError
-from bcnn.counting.counts import Counts
+from bcnn.program.counts import Counts
 from bcnn.program.ops.base import MAX_CHANNELS, MAX_MAP, MAX_SIDE, Op, Shape, whole
 from bcnn.program.ops.fixed_real import FixedInput
 from bcnn.program.ops.real import Input

@@ -16,7 +16,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from bcnn.counting.counts import Counts, Node
+from bcnn.counting.counts import Node
+from bcnn.program.counts import Counts
 from bcnn.theory.plan import Plan
 
 

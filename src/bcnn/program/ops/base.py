@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcnn.base.errors import UserError
-from bcnn.counting.counts import Counts
+from bcnn.program.counts import Counts
 
 Floats = NDArray[np.float32]
 Words = NDArray[np.uint32]

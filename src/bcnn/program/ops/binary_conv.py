@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcnn.base.errors import UserError
-from bcnn.counting.counts import Counts
 from bcnn.program.bits import unpack_bits
+from bcnn.program.counts import Counts
 from bcnn.program.ops.base import (
     MAX_CHANNELS,
     Floats,

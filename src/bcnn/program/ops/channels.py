@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bcnn.base.errors import UserError
-from bcnn.counting.counts import Counts
+from bcnn.program.counts import Counts
 from bcnn.program.ops.base import MAX_SIDE, Floats, Indices, Map, Op, Shape, array, source_shape, vector, whole
 
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from bcnn.base.errors import UserError
-from bcnn.counting.counts import Counts
+from bcnn.program.counts import Counts
 from bcnn.program.ops.base import Floats, Map, Part, Shape, Values, floats, replicated, source_shape, whole
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bcnn.base.errors import UserError
-from bcnn.counting.counts import Counts
+from bcnn.program.counts import Counts
 from bcnn.program.ops.base import Map, Op, Part, Shape, Shorts, Words, array, replicated, vector
 from bcnn.program.ops.binary_conv import Dots, check_branches
 from bcnn.program.ops.endings import Ending, check_endings, finish

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bcnn.base.errors import UserError
-from bcnn.counting.counts import Counts
+from bcnn.program.counts import Counts
 from bcnn.program.ops.base import Map, Shape, Shorts, replicated, whole
 from bcnn.program.ops.endings import Add, Ending, Gate
 from bcnn.program.ops.fixed_numbers import (

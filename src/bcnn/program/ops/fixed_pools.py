@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bcnn.counting.counts import Counts
+from bcnn.program.counts import Counts
 from bcnn.program.ops.base import Map, Op, Shape, Shorts, source_shape
 from bcnn.program.ops.fixed_numbers import Wide, mean, saturated, up
 from bcnn.program.ops.pools import AbsMean, AvgPool, ChannelAvg, GlobalAvgPool

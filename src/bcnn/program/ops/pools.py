@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bcnn.base.errors import UserError
-from bcnn.counting.counts import Counts
+from bcnn.program.counts import Counts
 from bcnn.program.ops.base import Floats, Map, Op, Shape, Values, source_shape, whole
 from bcnn.program.ops.window import Window, pixels
 
