@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Everything that makes an install stale. Python sources do not: the install is editable.
-BUILD  := pyproject.toml CMakeLists.txt src/bcnn/__init__.py $(wildcard native/* native/*/*)
+BUILD  := pyproject.toml CMakeLists.txt src/bcnn/base/version.py $(wildcard native/* native/*/*)
 # C++ that .clang-format has the last word on.
 FORMATTED := $(wildcard native/*.cpp native/*.h native/*/*.cpp native/*/*.h native/*/*.inl)
 

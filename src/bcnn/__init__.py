@@ -14,31 +14,37 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bcnn.base.errors import UserError
-from bcnn.nets.config import Level, NetworkConfig, preset
+from bcnn.base.version import __version__
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from bcnn.base.errors import UserError as UserError
     from bcnn.engine import Engine
+    from bcnn.nets.config import Level as Level
+    from bcnn.nets.config import NetworkConfig as NetworkConfig
+    from bcnn.nets.config import preset as preset
     from bcnn.packed.packfile import Sizes
 
-__version__ = "0.1.0"
-# Names that need torch or the native core are looked up when they are used: module and name there.
+# Looked up when they are used, so that `import bcnn` costs nothing: the module of each.
 _LATER = {
     "Augment": "bcnn.data.config",
     "DataConfig": "bcnn.data.config",
     "Engine": "bcnn.engine",
+    "Level": "bcnn.nets.config",
+    "NetworkConfig": "bcnn.nets.config",
     "Program": "bcnn.program.program",
     "Run": "bcnn.training.api",
     "Step": "bcnn.training.config",
     "TrainConfig": "bcnn.training.config",
+    "UserError": "bcnn.base.errors",
     "audit": "bcnn.counting.audit",
     "lower": "bcnn.lowering.lower",
+    "preset": "bcnn.nets.config",
     "recipe": "bcnn.training.recipes",
     "verify": "bcnn.verification.verify",
 }
-__all__ = ["Level", "NetworkConfig", "UserError", "__version__", "load", "pack", "preset", "train", *_LATER]
+__all__ = ["__version__", "load", "pack", "train", *_LATER]
 
 
 def __getattr__(name: str) -> Any:

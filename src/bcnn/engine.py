@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from bcnn import _core
+import bcnn._core as _core
 from bcnn.base import images
 from bcnn.base.errors import UserError, nearest
 from bcnn.packed import card

@@ -50,7 +50,7 @@ class Profile:
 
 def profile(engine: Engine, image: Pixels, repeats: int = 20) -> Profile:
     """Peaks and ops are measured in turns, so that a neighbour on the machine slows both or neither."""
-    from bcnn import _core
+    import bcnn._core as _core
 
     popcount_peaks, peaks, rounds = [], [], []
     for _ in range(repeats):

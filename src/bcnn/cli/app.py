@@ -17,9 +17,9 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from bcnn import __version__
 from bcnn.base.console import Console, visible
 from bcnn.base.errors import UserError
+from bcnn.base.version import __version__
 
 app = typer.Typer(
     help="Fully binary CNNs, from the paper to the device.",

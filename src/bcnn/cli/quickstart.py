@@ -39,7 +39,6 @@ def quickstart(
 
     bcnn quickstart
     """
-    import bcnn
     from bcnn.base.files import write_atomic
     from bcnn.cli import quickstart_shipped
     from bcnn.cli.deploy import print_checks, size_table
@@ -48,8 +47,10 @@ def quickstart(
     from bcnn.counting.audit import audit
     from bcnn.counting.counts import count
     from bcnn.data import open_data
+    from bcnn.engine import Engine
     from bcnn.exports import web
     from bcnn.lowering.lower import normalised
+    from bcnn.models.find import find, pack_found
     from bcnn.packed import packfile
     from bcnn.training.interrupt import Stopped
     from bcnn.training.recipes import recipe
@@ -84,7 +85,7 @@ def quickstart(
     out.print(f"all {len(report.matrix)} matrix-matrix products are 1 x 1 bit")
 
     out.print(Rule("4. pack: one bit a weight"))
-    sizes = bcnn.pack(folder, packed)
+    sizes = pack_found(find(folder), packed)
     out.print(size_table(sizes))
     floats = 4 * sum(parameter.numel() for parameter in network.parameters())
     out.print(f"the parameters alone in float32: {floats:,} bytes, {floats / sizes.total:.1f} times the packed file")
@@ -94,7 +95,7 @@ def quickstart(
         raise UserError(f"{packed} is not what was trained; see the check that failed")
 
     out.print(Rule("6. run, without torch"))
-    engine = bcnn.load(packed, threads=1)
+    engine = Engine(packfile.read(packed), threads=1)
     classes = engine.program.labels
     says = engine.predict(test.pixels, top=3)
     samples = [Sample(*known) for known in zip(test.pixels, (classes[i] for i in test.labels), says, strict=True)]

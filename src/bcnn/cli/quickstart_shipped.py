@@ -14,11 +14,11 @@ from pathlib import Path
 
 from PIL import Image
 
-import bcnn
 from bcnn.base.images import Pixels
 from bcnn.cli.app import out
 from bcnn.cli.quickstart_page import Sample, figure, image
-from bcnn.packed import card, shipped
+from bcnn.engine import Engine
+from bcnn.packed import card, packfile, shipped
 from bcnn.program.program import Program
 
 TOP = 3
@@ -51,7 +51,7 @@ class Shipped:
 
 def classify(digits: Pixels, labels: Sequence[str]) -> Shipped:
     """Runs the shipped models on the two photos and on the given digits. A package without the photo model skips the photos."""
-    model = bcnn.load("digits")
+    model = _engine("digits")
     samples = [Sample(*known) for known in zip(digits, labels, model.predict(digits, TOP), strict=True)]
     photos, photo_program = _photos() if shipped.DEFAULT in shipped.names() else ([], None)
     for photo in photos:
@@ -65,10 +65,14 @@ def classify(digits: Pixels, labels: Sequence[str]) -> Shipped:
     return found
 
 
+def _engine(name: str) -> Engine:
+    return Engine(packfile.read(shipped.find(name)))
+
+
 def _photos() -> tuple[list[Photo], Program]:
     from sklearn.datasets import load_sample_images
 
-    engine, both = bcnn.load(shipped.DEFAULT), load_sample_images()
+    engine, both = _engine(shipped.DEFAULT), load_sample_images()
     names = [Path(file).name for file in both.filenames]
     answers = engine.predict(list(both.images), TOP)
     made = [

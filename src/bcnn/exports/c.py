@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from bcnn import __version__
 from bcnn.base.errors import UserError
 from bcnn.base.files import write_atomic
+from bcnn.base.version import __version__
 from bcnn.exports.c_rules import BY_ROWS, kind, kinds, tables
 from bcnn.exports.c_tables import ROWS, Tables
 from bcnn.packed import card

@@ -16,9 +16,9 @@ from typing import Any, Literal
 import numpy as np
 import onnx
 
-from bcnn import __version__
 from bcnn.base.errors import UserError
 from bcnn.base.files import write_atomic
+from bcnn.base.version import __version__
 from bcnn.exports.check import TOLERANCE, WrongResultError, errors
 from bcnn.exports.onnx_graph import onnx_model
 from bcnn.packed.card import KEY

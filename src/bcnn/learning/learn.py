@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from bcnn import __version__
 from bcnn.base.errors import UserError
 from bcnn.base.files import digest
 from bcnn.base.scores import Scores
+from bcnn.base.version import __version__
 from bcnn.bench.timing import cpu
 from bcnn.data.decode import Unreadable, batches
 from bcnn.data.sources import SPLIT, Images, Source, check_labels, split_off

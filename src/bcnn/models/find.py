@@ -213,7 +213,7 @@ def pack_found(
 
 def lower_found(found: Found) -> Program:
     """What the engine runs of it."""
-    from bcnn import __version__
+    from bcnn.base.version import __version__
     from bcnn.lowering.lower import lower
     from bcnn.nets.latent import weights_of
 

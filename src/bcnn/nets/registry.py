@@ -30,7 +30,7 @@ class Architecture:
 
     name: str
     description: str
-    function: str  # "file.function" under nets
+    function: str  # "file:function" under nets
     size: Size
     classes: int
     multiple: int  # height and width of an image are multiples of it
@@ -73,7 +73,7 @@ class Architecture:
         return preset(self.name) if self.name in PRESETS else None
 
     def _function(self) -> Callable[..., Any]:
-        file, _, function = self.function.partition(".")
+        file, _, function = self.function.partition(":")
         made: Callable[..., Any] = getattr(importlib.import_module(f"bcnn.nets.{file}"), function)
         return made
 
@@ -96,7 +96,7 @@ def _paper() -> Iterator[Architecture]:
         config = make()
         description = (make.__doc__ or "").partition("\n")[0].rstrip(".")
         yield Architecture(
-            name, description, "bcnn.bcnn", config.image_size, config.classes, config.stride, {"name": name}
+            name, description, "bcnn:bcnn", config.image_size, config.classes, config.stride, {"name": name}
         )
 
 
@@ -108,38 +108,38 @@ def _forms(name: str, description: str, function: str, cifar_multiple: int = 8, 
 
 
 def _rivals() -> Iterator[Architecture]:
-    yield Architecture("bnn-vgg", "BNN: VGG, all weights and activations binary", "bnn.bnn_vgg", (32, 32), 10, 8)
-    yield from _forms("bnn-r18", "BNN: ResNet-18, all weights and activations binary", "bnn.bnn_resnet18")
+    yield Architecture("bnn-vgg", "BNN: VGG, all weights and activations binary", "bnn:bnn_vgg", (32, 32), 10, 8)
+    yield from _forms("bnn-r18", "BNN: ResNet-18, all weights and activations binary", "bnn:bnn_resnet18")
     yield Architecture(
-        "xnornet-alexnet", "XNOR-Net: AlexNet, scale mean |w|", "xnornet.xnornet_alexnet", (224, 224), 1000, 1
+        "xnornet-alexnet", "XNOR-Net: AlexNet, scale mean |w|", "xnornet:xnornet_alexnet", (224, 224), 1000, 1
     )
-    yield from _forms("xnornet-r18", "XNOR-Net: ResNet-18, scale mean |w|", "xnornet.xnornet_resnet18")
-    yield Architecture("xnornet-nin", "XNOR-Net: network in network", "xnornet.xnornet_nin", (32, 32), 10, 4)
-    yield Architecture("xnornet-vgg", "XNOR-Net: VGG-small", "xnornet.xnornet_vgg", (32, 32), 10, 8)
-    yield from _forms("xnornetpp-r18", "XNOR-Net++: ResNet-18, learned scale", "xnornetpp.xnornetpp_resnet18")
+    yield from _forms("xnornet-r18", "XNOR-Net: ResNet-18, scale mean |w|", "xnornet:xnornet_resnet18")
+    yield Architecture("xnornet-nin", "XNOR-Net: network in network", "xnornet:xnornet_nin", (32, 32), 10, 4)
+    yield Architecture("xnornet-vgg", "XNOR-Net: VGG-small", "xnornet:xnornet_vgg", (32, 32), 10, 8)
+    yield from _forms("xnornetpp-r18", "XNOR-Net++: ResNet-18, learned scale", "xnornetpp:xnornetpp_resnet18")
     for depth in (18, 34):
         text = f"ABC-Net: ResNet-{depth}, 5 x 5 bases"
-        yield from _forms(f"abcnet-r{depth}", text, "abcnet.abcnet", depth=depth)
+        yield from _forms(f"abcnet-r{depth}", text, "abcnet:abcnet", depth=depth)
     for depth in (18, 34, 50, 152):
         text = f"Bi-Real Net {depth}: a real shortcut around every binary convolution"
-        yield from _forms(f"birealnet-{depth}", text, "birealnet.birealnet", depth=depth)
+        yield from _forms(f"birealnet-{depth}", text, "birealnet:birealnet", depth=depth)
     text = "Bi-Real units in ResNet-20; for 32 x 32"
-    yield Architecture("birealnet-20-cifar", text, "birealnet.birealnet20", (32, 32), 10, 4)
+    yield Architecture("birealnet-20-cifar", text, "birealnet:birealnet20", (32, 32), 10, 4)
     for depth in (18, 34):
         text = f"Group-Net: ResNet-{depth}, 5 bases with gates"
-        yield from _forms(f"groupnet-r{depth}", text, "groupnet.groupnet", depth=depth)
+        yield from _forms(f"groupnet-r{depth}", text, "groupnet:groupnet", depth=depth)
     for which in ("22", "29", "42", "59", "a", "b", "c"):
         text = f"MeliusNet {which}: dense and improvement blocks"
-        yield from _forms(f"meliusnet-{which}", text, "meliusnet.meliusnet", which=which)
+        yield from _forms(f"meliusnet-{which}", text, "meliusnet:meliusnet", which=which)
     for which, doubling in (("a", "binary"), ("b", "real, 4 groups"), ("c", "real")):
         text = f"ReActNet-{which.upper()}: MobileNet's plan, channels doubled by a 1x1 convolution ({doubling})"
-        yield from _forms(f"reactnet-{which}", text, "reactnet.reactnet", 16, which=which)
-    yield from _forms("reactnet-r18", "ReActNet: Bi-Real Net 18 with RSign and RPReLU", "reactnet.reactnet_resnet18")
-    yield from _forms("real2bin-r18", "Real-to-Binary Net: ResNet-18, gated", "real_to_bin.real2bin_resnet18")
-    yield from _forms("mobilenet-v1", "MobileNetV1, real", "mobilenet.mobilenet", 16)
+        yield from _forms(f"reactnet-{which}", text, "reactnet:reactnet", 16, which=which)
+    yield from _forms("reactnet-r18", "ReActNet: Bi-Real Net 18 with RSign and RPReLU", "reactnet:reactnet_resnet18")
+    yield from _forms("real2bin-r18", "Real-to-Binary Net: ResNet-18, gated", "real_to_bin:real2bin_resnet18")
+    yield from _forms("mobilenet-v1", "MobileNetV1, real", "mobilenet:mobilenet", 16)
     for depth in (18, 34):
-        yield from _forms(f"resnet-{depth}", f"ResNet-{depth}, real", "resnet.resnet", depth=depth)
-    yield from _forms("regnetx-400mf", "RegNetX-400MF, real", "regnet.regnetx_400mf", 16)
+        yield from _forms(f"resnet-{depth}", f"ResNet-{depth}, real", "resnet:resnet", depth=depth)
+    yield from _forms("regnetx-400mf", "RegNetX-400MF, real", "regnet:regnetx_400mf", 16)
 
 
 ARCHITECTURES: dict[str, Architecture] = {each.name: each for each in (*_paper(), *_rivals())}

@@ -64,18 +64,19 @@ class Run:
 
     def pack(self, path: str | Path) -> Sizes:
         """Write it as a packed file for the engine; the sizes of its parts."""
-        import bcnn
+        from bcnn.models.find import find, pack_found
 
-        return bcnn.pack(Path(self.folder), path)
+        return pack_found(find(Path(self.folder)), path)
 
     def engine(self) -> Engine:
         """The packed network, ready to run: `run.engine().predict("photo.jpg")`."""
-        import bcnn
+        from bcnn.engine import Engine
+        from bcnn.packed.packfile import read
 
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "model.bcnn"
             self.pack(file)
-            return bcnn.load(file)
+            return Engine(read(file))
 
     def report(self) -> Path:
         """The page about the run and its data, written again from what the folder holds; its path."""

@@ -26,9 +26,9 @@ from typing import Any
 import numpy
 import torch
 
-import bcnn
 from bcnn.base.errors import UserError
 from bcnn.base.files import write_atomic
+from bcnn.base.version import __version__
 from bcnn.training import distributed, lock, settings
 from bcnn.training.config import TrainConfig
 
@@ -160,7 +160,7 @@ def command(argv: list[str]) -> str:
 
 def versions() -> dict[str, str]:
     return {
-        "bcnn": bcnn.__version__,
+        "bcnn": __version__,
         "torch": str(torch.__version__),
         "numpy": numpy.__version__,
         "python": platform.python_version(),

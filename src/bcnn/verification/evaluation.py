@@ -75,11 +75,12 @@ def measure_packed(
     progress: Progress = lambda count, total: None,
     only: tuple[str, ...] = (),
 ) -> Result:
-    import bcnn
     from bcnn.data import sources
     from bcnn.data.decode import Unreadable, batches
+    from bcnn.engine import Engine
+    from bcnn.packed import packfile
 
-    engine = bcnn.load(model)
+    engine = Engine(packfile.read(shipped.find(model)))
     program = engine.program
     config = data_config(data, program.crop, program.provenance, strict)
     found = sources.find(config.source, strict=strict, split=split, training=False)
