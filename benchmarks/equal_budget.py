@@ -98,7 +98,7 @@ def store(results: dict[str, Any]) -> None:
 
 def record_of(folder: Path) -> dict[str, Any]:
     """What is kept of a finished run."""
-    from bcnn.training.run import RunFolder
+    from bcnn.training.run_folder import RunFolder
 
     run = RunFolder(folder)
     info = run.read_info()
@@ -117,7 +117,8 @@ def record_of(folder: Path) -> dict[str, Any]:
 
 def trained(name: str, lr: float, seed: int, choosing: bool, data: str, out: Path) -> float:
     """Top-1 of a run that is stored, or finished, resumed or begun here."""
-    from bcnn.training.run import RunFolder
+    from bcnn.training.run import TrainingRun
+    from bcnn.training.run_folder import RunFolder
     from bcnn.training.run_training import train
 
     kind, key = ("rates", f"{lr:g}") if choosing else ("seeds", str(seed))
@@ -128,9 +129,9 @@ def trained(name: str, lr: float, seed: int, choosing: bool, data: str, out: Pat
     if not folder.joinpath("run.json").exists():
         if not data:
             raise UserError(f"{folder.name} is still to be trained: name the images with --data")
-        train(replace(run, data=replace(run.data, source=data)), folder)
+        train(TrainingRun(replace(run, data=replace(run.data, source=data)), RunFolder(folder)))
     elif "accuracy" not in RunFolder(folder).read_info():
-        train(None, folder, resume=True)
+        train(TrainingRun.resumed(folder))
     made, results = record_of(folder), stored()
     results["networks"].setdefault(name, {**facts_of(entries()[name]), "rates": {}, "seeds": {}})[kind][key] = made
     store(results)

@@ -159,18 +159,19 @@ def main() -> None:
 
 
 def train(name: str, seed: int, data: str, out: Path) -> None:
-    from bcnn.training.run import RunFolder
+    from bcnn.training.run import TrainingRun
+    from bcnn.training.run_folder import RunFolder
     from bcnn.training.run_training import train as start
 
     variant, folder = variants()[name], out / f"{name}-{seed}"
     if (folder / "run.json").exists():
         if "accuracy" not in RunFolder(folder).read_info():
-            start(None, folder, resume=True)
+            start(TrainingRun.resumed(folder))
         return
     if not data:
         raise UserError(f"{folder} is still to be trained: name its images with --{variant.images}")
     run = variant.run
-    start(replace(run, seed=seed, data=replace(run.data, source=data)), folder)
+    start(TrainingRun(replace(run, seed=seed, data=replace(run.data, source=data)), RunFolder(folder)))
 
 
 # --- the table ------------------------------------------------------------------------------------------------------
@@ -178,7 +179,7 @@ def train(name: str, seed: int, data: str, out: Path) -> None:
 
 def collect(out: Path) -> list[dict[str, Any]]:
     """A record for every variant that has a finished run."""
-    from bcnn.training.run import RunFolder
+    from bcnn.training.run_folder import RunFolder
 
     records = []
     for name, variant in variants().items():

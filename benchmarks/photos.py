@@ -25,10 +25,9 @@ from torch.nn import functional as F
 
 from bcnn.base.files import write_atomic
 from bcnn.bench.timing import cpu
-from bcnn.data import open_data
 from bcnn.data.config import Augment, DataConfig
-from bcnn.data.sources import Source
-from bcnn.training.batches import find_source
+from bcnn.data.sources import Source, find_source
+from bcnn.training.batches import open_data
 
 Result = dict[str, Any]
 SIZE = 64  # of the float network's images
@@ -119,16 +118,19 @@ def learned(folder: str, source: Source, minutes: float) -> Result:
 
 def trained(folder: str, source: Source, minutes: float, init: str = "") -> Result:
     """`bcnn train --minutes`, with the processor's time for a clock."""
-    from bcnn.training import choose
+    from bcnn.training.choose import choose
+    from bcnn.training.run import TrainingRun
+    from bcnn.training.run_folder import RunFolder
     from bcnn.training.run_training import train
+    from bcnn.training.wanted import Wanted
 
     began = time.process_time()
-    data = DataConfig(source=folder)
-    wanted = choose.Wanted(init=init, minutes=minutes, settings=("threads=1", "tensorboard=false"))
-    choice = choose.choose(wanted, data, source, began, clock=time.process_time)
+    wanted = Wanted(data=folder, init=init, minutes=minutes, settings=("threads=1", "tensorboard=false"))
+    choice = choose(wanted, began, time.process_time)
     print("\n".join(choice.lines), flush=True)
     with tempfile.TemporaryDirectory() as out:
-        info = train(choice.config, Path(out) / "run", source=source, began=began, clock=time.process_time)
+        to = RunFolder(Path(out) / "run")
+        info = train(TrainingRun(choice.config, to, choice.source, clock=time.process_time, began=began))
     accuracy = list(info["accuracy"].values())[-1]
     config = info["config"]
     return {"accuracy": accuracy, "start": config["init"], "size": config["network"]["image_size"][0]}

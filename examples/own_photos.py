@@ -17,6 +17,8 @@ from pathlib import Path
 
 import bcnn
 from bcnn.training.recipes import recipe
+from bcnn.training.run import TrainingRun
+from bcnn.training.run_folder import RunFolder
 from bcnn.training.run_training import train
 from bcnn.verification.evaluation import measure
 from bcnn.verification.verify import verify
@@ -40,7 +42,7 @@ def main() -> None:
         data=replace(base.data, source=str(arguments.photos)),
         steps=(replace(step1, epochs=max(1, arguments.epochs // 3)), replace(step2, epochs=arguments.epochs)),
     )
-    train(config, arguments.run)
+    train(TrainingRun(config, RunFolder(arguments.run)))
 
     model = arguments.run / "model.bcnn"
     sizes = bcnn.pack(arguments.run, model)

@@ -34,7 +34,7 @@ _LATER = {
     "Level": "bcnn.nets.config",
     "NetworkConfig": "bcnn.nets.config",
     "Program": "bcnn.program.program",
-    "Run": "bcnn.training.api",
+    "Run": "bcnn.models.train",
     "Step": "bcnn.training.config",
     "TrainConfig": "bcnn.training.config",
     "UserError": "bcnn.base.errors",
@@ -42,14 +42,13 @@ _LATER = {
     "lower": "bcnn.lowering.lower",
     "preset": "bcnn.nets.config",
     "recipe": "bcnn.training.recipes",
-    "verify": "bcnn.verification.verify",
+    "train": "bcnn.models.train",
+    "verify": "bcnn.models.verify",
 }
-__all__ = ["__version__", "load", "pack", "train", *_LATER]
+__all__ = ["__version__", "load", "pack", *_LATER]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "train":  # the package, which can be called: `bcnn.train(...)`, see there
-        return importlib.import_module("bcnn.training")
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_LATER[name]), name)

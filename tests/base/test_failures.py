@@ -14,6 +14,7 @@ import programs
 import pytest
 import tiny_runs
 import torch
+from tiny_runs import train
 
 from bcnn import cli
 from bcnn.base import files
@@ -22,7 +23,6 @@ from bcnn.nets.bcnn import Network
 from bcnn.packed import packfile
 from bcnn.training import checkpoint
 from bcnn.training.checkpoint import Checkpoint, Meta
-from bcnn.training.run_training import train
 
 CALLS = ("open", "fdopen", "write", "fsync", "replace", "link")
 META = Meta((0.5,) * 3, (0.5,) * 3, tuple("0123456789"), 1.0)

@@ -6,6 +6,7 @@ import pytest
 import tiny_runs
 import torch
 from PIL import Image
+from tiny_runs import train
 from typer.testing import CliRunner
 
 from bcnn.base.errors import UserError
@@ -15,7 +16,7 @@ from bcnn.cli.app import app
 from bcnn.nets import latent
 from bcnn.nets.network_spec import Chosen
 from bcnn.training import checkpoint
-from bcnn.training.run_training import train
+from bcnn.training.run_folder import free_folder
 
 SMALL = ["--set", "network.levels=[{}]", "--set", "network.stem.replicate=2", "--set", "steps.*.epochs=1",
          "--set", "batch=256", "--set", "tensorboard=false"]  # fmt: skip
@@ -158,11 +159,11 @@ def test_strict_data_stops_at_an_unreadable_image(tmp_path):
 
 def test_runs_get_folders_of_their_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert str(verbs.free_folder("digits")) == "runs/digits"
+    assert str(free_folder("digits")) == "runs/digits"
     torch.manual_seed(0)
     monkeypatch.setattr("bcnn.training.report.write", lambda folder: None)
     train(tiny_runs.config(steps=(tiny_runs.STEP1,)), "runs/digits")
-    assert str(verbs.free_folder("digits")) == "runs/digits-2"
+    assert str(free_folder("digits")) == "runs/digits-2"
 
 
 def test_a_run_about_photos_is_called_as_they_are(tmp_path, monkeypatch):

@@ -34,7 +34,7 @@ def test_importing_bcnn_imports_no_torch():
 @pytest.mark.parametrize("name", PUBLIC)
 def test_examples_in_docstrings_do_what_they_show(name, tmp_path):
     """`folder` is an empty one."""
-    found = bcnn.training.api.train if name == "train" else getattr(bcnn, name)
+    found = getattr(bcnn, name)
     names = {"folder": str(tmp_path), "np": np}
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     tests = [t for t in doctest.DocTestFinder(recurse=False).find(found, name, globs=names) if t.examples]
@@ -82,8 +82,8 @@ def test_a_folder_cannot_be_given_other_classes(tmp_path):
 def test_a_run_of_half_a_minute_prints_its_plan_and_packs_itself(tmp_path, capsys, monkeypatch):
     from bcnn.training import plan
 
-    monkeypatch.setattr(plan, "LEAST", 0.0)
-    monkeypatch.setattr(plan, "MEASURED", 0.1)
+    monkeypatch.setattr(plan, "MIN_MINUTES", 0.0)
+    monkeypatch.setattr(plan, "MEASURED_SECONDS", 0.1)
     monkeypatch.setattr("bcnn.training.report.write", lambda folder: None)
     base = plan.recipes.recipe("digits")
     monkeypatch.setitem(

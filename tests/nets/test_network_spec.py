@@ -20,7 +20,7 @@ from bcnn.nets.registry import ARCHITECTURES
 from bcnn.packed import shipped
 from bcnn.packed.packfile import read
 from bcnn.training import checkpoint, recipes, settings
-from bcnn.training.run_training import check_network
+from bcnn.training.opening import check_network
 
 SMALL = Chosen("birealnet-20-cifar", 10, (8, 8), {"width": 0.25})
 META = checkpoint.Meta((0.1, 0.2, 0.3), (0.5, 0.6, 0.7), tuple("0123456789"), 0.875, {"recipe": "tiny"})

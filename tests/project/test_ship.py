@@ -6,13 +6,13 @@ import json
 
 import pytest
 import tiny_runs
+from tiny_runs import train
 from tools.pages.model_descriptions import MODELS
 from tools.release.ship import ship
 
 import bcnn
 from bcnn.packed import card, packfile
 from bcnn.training.checkpoint import load
-from bcnn.training.run_training import train
 from bcnn.verification.evaluation import measure
 
 

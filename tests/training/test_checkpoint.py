@@ -16,9 +16,9 @@ from bcnn.base import files
 from bcnn.base.errors import UserError
 from bcnn.nets.bcnn import Network
 from bcnn.packed import packfile
+from bcnn.packed.container import is_checkpoint
 from bcnn.training import checkpoint
 from bcnn.training.checkpoint import Checkpoint, Meta
-from bcnn.verification.evaluation import is_checkpoint
 
 META = Meta((0.1, 0.2, 0.3), (0.5, 0.6, 0.7), tuple("0123456789"), 0.875, {"recipe": "tiny"})
 

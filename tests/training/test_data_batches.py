@@ -7,9 +7,10 @@ from PIL import Image
 
 from bcnn.base import images
 from bcnn.base.errors import UserError
-from bcnn.data import Augment, DataConfig, open_data
+from bcnn.data.config import Augment, DataConfig
 from bcnn.data.decode import Unreadable
 from bcnn.training import augment
+from bcnn.training.batches import open_data
 
 PLAIN = Augment(scale=(1.0, 1.0), ratio=(1.0, 1.0), flip=False)
 

@@ -5,6 +5,7 @@ import pytest
 import tiny_runs
 import torch
 from PIL import Image
+from tiny_runs import train
 from typer.testing import CliRunner
 
 import bcnn
@@ -13,8 +14,7 @@ from bcnn.cli import deploy  # noqa: F401  (adds `pack`)
 from bcnn.cli import train as verbs  # noqa: F401  (adds `train`)
 from bcnn.cli.app import app
 from bcnn.nets.bcnn import Network
-from bcnn.training import checkpoint, initial_weights
-from bcnn.training.run_training import train
+from bcnn.training import checkpoint, initial_weights, new_decoder
 
 ONE = (replace(tiny_runs.STEP2, warmup=0, lr=1e-3),)
 
@@ -128,8 +128,8 @@ def test_the_engines_features_are_torchs(run):
     x = torch.rand(20, 3, 8, 8).mul(255).round()
     mean, std = (torch.tensor(v).reshape(1, 3, 1, 1) for v in (meta.mean, meta.std))
     batches = [((x / 255 - mean) / std, torch.arange(20) % 10)]
-    one, y = initial_weights.features(network, batches)
-    other, same = initial_weights.features_packed(network, batches, meta.mean, meta.std, (8, 8))
+    one, y = new_decoder.features(network, batches)
+    other, same = new_decoder.features_packed(network, batches, meta.mean, meta.std, (8, 8))
     assert torch.equal(y, same)
     close = (one - other).abs().amax(1) < 1e-3  # a rounding may flip a sign
     assert float(close.float().mean()) >= 0.9
@@ -142,7 +142,7 @@ def test_a_fitted_decoder_knows_more_than_a_random_one(run):
     x = torch.randn(200, network.decoder.linear.in_features)
     y = (x[:, 0] > 0).long() + 2 * (x[:, 1] > 0).long()
     network.decoder.linear = torch.nn.Linear(x.shape[1], 4)
-    assert initial_weights.fit_decoder(network, x, y) > 0.8  # of those left out of a fit
+    assert new_decoder.fit_decoder(network, x, y) > 0.8  # of those left out of a fit
     assert float((network.decoder.linear(x).argmax(1) == y).float().mean()) > 0.95
 
 
@@ -153,7 +153,7 @@ def test_a_fitted_decoder_leaves_out_what_hardly_changes(run):
     y = (x[:, 0] > 0).long()
     x[:, 1] = 0.001 * (2 * y - 1)  # it would tell all, with a weight that is a thousand times the others'
     network.decoder.linear = torch.nn.Linear(x.shape[1], 2)
-    initial_weights.fit_decoder(network, x, y)
+    new_decoder.fit_decoder(network, x, y)
     weight = network.decoder.linear.weight.detach()
     assert float(weight[:, 1].abs().max()) == 0
     assert float(weight.abs().max()) < 10
@@ -179,7 +179,7 @@ def test_a_finished_run_is_extended_by_epochs_of_its_last_step(run, tmp_path):
     assert result.exit_code == 0, result.stderr
     epochs = bcnn.Run(folder).info["config"]["steps"][-1]["epochs"]
     assert epochs == tiny_runs.STEP2.epochs + 2
-    from bcnn.training.run import RunFolder
+    from bcnn.training.run_folder import RunFolder
 
     records = RunFolder(folder).read_metrics("epoch")
     assert [(r["step"], r["epoch"]) for r in records] == [

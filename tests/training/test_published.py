@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import tiny_runs
 import torch
+from tiny_runs import train
 
 from bcnn.base.errors import UserError
 from bcnn.nets import network_spec
@@ -15,7 +16,6 @@ from bcnn.training import adam, checkpoint, losses, recipes, settings
 from bcnn.training.config import Step
 from bcnn.training.interrupt import Stopped
 from bcnn.training.published import PUBLISHED
-from bcnn.training.run_training import train
 from bcnn.training.schedule import boundaries, learning_rate
 
 torch.set_num_threads(1)

@@ -4,10 +4,10 @@ import pytest
 import tiny_runs
 
 from bcnn.base import progress_log
-from bcnn.training.budget import Budget, scaled, with_total
+from bcnn.training.budget import TimeBudget, scaled, with_total
 from bcnn.training.config import Step
 from bcnn.training.terminal import COLUMNS, LEGEND, Terminal
-from bcnn.training.time_estimate import Eta, duration
+from bcnn.training.time_estimate import TimeEstimate, duration
 
 A = Step(name="a", warmup=1, epochs=9, size=0.5)
 B = Step(name="b", warmup=0, epochs=10)
@@ -21,12 +21,12 @@ class Clock:
 
 
 def simulate(steps, seconds, cost, closing=5.0, evaluation=0.0, between=0.0, batches=20, every=5):
-    """The run's end when an update of a step at full size takes cost(now) seconds: what a trainer does with a `Budget`. What
+    """The run's end when an update of a step at full size takes cost(now) seconds: what a trainer does with a `TimeBudget`. What
     else it does becomes slower with it."""
     clock = Clock()
-    budget = Budget(seconds, 0.0, clock)
+    budget = TimeBudget(seconds, 0.0, clock)
     config = tiny_runs.config(steps=steps, evaluate_every=every, evaluate_with="engine")
-    eta = Eta(config, 10, batches, 100, budget.half_life)
+    eta = TimeEstimate(config, 10, batches, 100, budget.half_life)
     first = cost(0)
 
     def takes(what):
@@ -125,7 +125,7 @@ def test_a_step_cut_below_its_warm_up_is_all_warm_up():
 
 def test_the_time_left_knows_that_a_later_step_at_full_size_is_slower():
     config = tiny_runs.config(network=tiny_runs.NETWORK.replace(image_size=(16, 16)), steps=(A, B), evaluate_every=1000)
-    eta = Eta(config, batch=10, batches=10, evaluated=0)
+    eta = TimeEstimate(config, batch=10, batches=10, evaluated=0)
     assert eta.left(config.steps, 0, 0, 0) is None
     for _ in range(50):
         eta.trained(A, 0.1)  # at half the size: four times as long at full size
@@ -135,7 +135,7 @@ def test_the_time_left_knows_that_a_later_step_at_full_size_is_slower():
 
 def test_evaluations_to_come_are_part_of_the_time_left():
     config = tiny_runs.config(steps=(B,), evaluate_every=5)
-    eta = Eta(config, batch=10, batches=10, evaluated=100)
+    eta = TimeEstimate(config, batch=10, batches=10, evaluated=100)
     eta.trained(B, 1.0)  # 0.1 s a unit
     eta.evaluation(20.0)
     assert eta.left(config.steps, 0, 9, 0) == pytest.approx(10 + 20)
@@ -150,9 +150,9 @@ def test_durations_are_said_as_people_say_them(seconds, text):
 def test_without_a_terminal_there_is_a_line_every_half_minute(capsys, monkeypatch):
     now = Clock()
     monkeypatch.setattr(progress_log.time, "monotonic", now)
-    heart = progress_log.Heartbeat()
+    log = progress_log.ProgressLog()
     for now.now in (10.0, 29.0, 31.0, 45.0, 62.0):
-        heart.beat(lambda: f"at {now.now:.0f} s")
+        log.line(lambda: f"at {now.now:.0f} s")
     assert capsys.readouterr().err.splitlines() == ["at 31 s", "at 62 s"]
 
 
@@ -168,8 +168,8 @@ def test_training_without_a_terminal_says_update_and_time_left(capsys, monkeypat
     monkeypatch.setattr(progress_log, "EVERY", 0.0)
     with Terminal(10, 0) as terminal:
         terminal.advance("step1 epoch 1/2", 600.0)
-        with terminal.side_task("evaluate", 100) as advance:
-            advance(40)
+        with terminal.side_tasks() as progress:
+            progress("evaluate", 40, 100)
     assert capsys.readouterr().err.splitlines() == [
         "step1 epoch 1/2: 1 of 10 updates, 10 min left",
         "evaluate: 40 of 100 images",

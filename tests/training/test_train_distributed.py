@@ -11,12 +11,12 @@ import tiny_runs
 import torch
 from paths import HELPERS
 from PIL import Image
+from tiny_runs import train
 
-from bcnn.data import open_data
 from bcnn.training import checkpoint, recipes
+from bcnn.training.batches import open_data
 from bcnn.training.distributed import any_process, average_statistics, processes, rank_world
-from bcnn.training.run import RunFolder
-from bcnn.training.run_training import train
+from bcnn.training.run_folder import RunFolder
 from bcnn.training.schedule import learning_rate
 
 PARTS = {
@@ -83,9 +83,9 @@ def test_two_processes_count_every_image_once(pair):
     assert count == 359  # odd: the two shares differ
     assert all((e["accuracy"] * count) == pytest.approx(round(e["accuracy"] * count), abs=1e-9) for e in epochs)
     network, _ = checkpoint.load(pair)
-    from bcnn.training.evaluate import evaluate
+    from bcnn.training.evaluate import evaluate_network
 
-    scores = evaluate(network, open_data(tiny_runs.config().data, (8, 8)))
+    scores = evaluate_network(network, open_data(tiny_runs.config().data, (8, 8)))
     assert scores.count == count
     assert scores.top1 == epochs[-1]["accuracy"]
 

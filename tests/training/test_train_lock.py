@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 import tiny_runs
+from tiny_runs import train
 
 from bcnn.base.errors import UserError
 from bcnn.training.interrupt import Stopped
 from bcnn.training.lock import locked
-from bcnn.training.run import RunFolder
-from bcnn.training.run_training import train
+from bcnn.training.run_folder import RunFolder
 
 processes = multiprocessing.get_context("fork")
 

@@ -1,11 +1,12 @@
 import itertools
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 import tiny_runs
 import torch
+from tiny_runs import train
 
 from bcnn.base.errors import UserError
 from bcnn.integers.quantize import fixed
@@ -14,11 +15,11 @@ from bcnn.lowering.lower import lower
 from bcnn.nets.bcnn import Network
 from bcnn.nets.latent import latent_weights as latents
 from bcnn.program.ops import FixedPReLU
-from bcnn.training import adam, checkpoint, loop
+from bcnn.training import adam, checkpoint, loss_targets
 from bcnn.training.config import Step
 from bcnn.training.loop import Trainer
-from bcnn.training.run import RunFolder, provenance
-from bcnn.training.run_training import train
+from bcnn.training.provenance import Provenance
+from bcnn.training.run_folder import RunFolder
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -195,7 +196,7 @@ def test_first_step_can_start_from_a_checkpoint(finished, tmp_path):
 
 
 def test_loss_that_is_not_finite_stops_the_run_and_names_the_step(tmp_path, monkeypatch):
-    monkeypatch.setattr(loop.Targets, "loss", lambda self, logits, *rest: logits.sum() * float("nan"))
+    monkeypatch.setattr(loss_targets.Targets, "loss", lambda self, logits, *rest: logits.sum() * float("nan"))
     with pytest.raises(UserError, match="loss is nan in step 'step1'"):
         train(short(), tmp_path / "run")
 
@@ -272,9 +273,9 @@ def test_every_epoch_of_every_step_has_an_order_and_crops_of_its_own(tmp_path, m
     seen = {}
     real = Trainer.update
 
-    def update(self, step, t, model, network, optimizer, targets, batch):
-        seen.setdefault((step.name, self.progress.epoch), []).append((batch.index, batch.x))
-        real(self, step, t, model, network, optimizer, targets, batch)
+    def update(self, stage, batch, t):
+        seen.setdefault((stage.step.name, self.progress.epoch), []).append((batch.index, batch.x))
+        real(self, stage, batch, t)
 
     monkeypatch.setattr(Trainer, "update", update)
     monkeypatch.setattr("bcnn.training.report.write", lambda folder: None)
@@ -294,6 +295,6 @@ def test_every_epoch_of_every_step_has_an_order_and_crops_of_its_own(tmp_path, m
 
 def test_provenance_is_text_that_a_packed_file_holds_whatever_the_data_is_called():
     config = tiny_runs.config(data=replace(tiny_runs.config().data, source="/photos/caf\udce9"))
-    made = provenance(config, {"step1": 0.5})
+    made = asdict(Provenance.of(config, {"step1": 0.5}))
     assert made["config"]["data"]["source"] == "caf?"
     assert json.dumps(made, ensure_ascii=False).encode()

@@ -32,11 +32,11 @@ def test_matching_loss_ignores_scale_and_channel_count_and_sees_place():
 
 def test_taps_keep_one_map_per_level_and_leave_no_hook():
     network = Network(tiny_runs.NETWORK)
-    with losses.Taps(network) as taps:
+    with losses.LevelMaps(network) as seen:
         network(torch.randn(2, 3, 8, 8))
-    assert [tuple(m.shape) for m in taps.maps] == [(2, 8, 8, 8), (2, 16, 4, 4)]
+    assert [tuple(m.shape) for m in seen.maps] == [(2, 8, 8, 8), (2, 16, 4, 4)]
     network(torch.randn(2, 3, 8, 8))
-    assert len(taps.maps) == 2
+    assert len(seen.maps) == 2
 
 
 def test_pull_toward_signs_is_the_gradient_of_its_penalty():

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import tiny_runs
 from PIL import Image
+from tiny_runs import train
 
 from bcnn.training import plots, report, tensorboard
-from bcnn.training.run import RunFolder, command
-from bcnn.training.run_training import train
+from bcnn.training.provenance import command
+from bcnn.training.run_folder import RunFolder
 
 RECORDS = [
     {

@@ -11,13 +11,13 @@ import pytest
 import tiny_runs
 import torch
 from PIL import Image
+from tiny_runs import train
 
 from bcnn.base.errors import UserError
 from bcnn.training import checkpoint
 from bcnn.training.interrupt import Interrupt, Stopped
-from bcnn.training.loop import Progress
-from bcnn.training.run import RunFolder
-from bcnn.training.run_training import train
+from bcnn.training.run_folder import RunFolder
+from bcnn.training.run_progress import RunProgress
 
 # A server that has imported torch but never used it: a fork of it is a fresh process without the seconds of importing.
 processes = multiprocessing.get_context("forkserver")
@@ -201,9 +201,9 @@ PROGRESS = {"step": 0, "epoch": 1, "batch": 2, "updates": 7, "epochs_done": 1, "
 )
 def test_damaged_progress_is_one_sentence(wrong):
     steps = tiny_runs.config().steps
-    assert Progress.of(PROGRESS, steps, 5).updates == 7
+    assert RunProgress.typed(PROGRESS).check(steps, 5).updates == 7
     with pytest.raises(UserError, match="progress"):
-        Progress.of({**PROGRESS, **wrong}, steps, 5)
+        RunProgress.typed({**PROGRESS, **wrong}).check(steps, 5)
 
 
 def test_damaged_progress_in_a_checkpoint_names_the_file(tmp_path):

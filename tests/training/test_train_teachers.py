@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 import tiny_runs
 import torch
+from tiny_runs import train
 from torch import nn
 
 from bcnn.base.errors import UserError
-from bcnn.data import Augment, open_data
+from bcnn.data.config import Augment
 from bcnn.nets.bcnn import Network
 from bcnn.training import checkpoint, teachers
-from bcnn.training.run import RunFolder
-from bcnn.training.run_training import train
+from bcnn.training.batches import open_data
+from bcnn.training.run_folder import RunFolder
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -41,7 +41,7 @@ from bcnn.nets import config as configs
 from bcnn.packed import card, container, packfile
 from bcnn.program.interpret import interpret
 from bcnn.training import checkpoint
-from bcnn.training.run import RunFolder
+from bcnn.training.run_folder import RunFolder
 
 SAVED = 1000  # files between two writes of the state
 EDGES = (0, 1, 127, 128, 255, 1 << 14, 65535, 65536, 1 << 20, (1 << 31) - 1, 1 << 31, (1 << 63) - 1, (1 << 64) - 1)

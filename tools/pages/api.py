@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import bcnn
-from bcnn.training.api import train
 
 
 def main(folder: str) -> None:
@@ -17,7 +16,7 @@ def main(folder: str) -> None:
     import pdoc.render
 
     for name in bcnn.__all__:  # names that are looked up when they are used: pdoc wants to see them
-        vars(bcnn)[name] = train if name == "train" else getattr(bcnn, name)
+        vars(bcnn)[name] = getattr(bcnn, name)
     pdoc.render.configure(docformat="markdown", footer_text=f"bcnn {bcnn.__version__}", search=False)
     pdoc.pdoc("bcnn", "!bcnn.", output_directory=Path(folder))
     print(f"{folder}/bcnn.html has {len(bcnn.__all__)} names")

@@ -58,7 +58,7 @@ def commands(minutes: float, photo: str, install: bool) -> list[tuple[str, str]]
 def hour(photos: Path, about: str, minutes: float, venv: Path | None) -> dict[str, Any]:
     """Run it all; stops at the first command that fails."""
     from bcnn.data.config import DataConfig
-    from bcnn.training.batches import find_source
+    from bcnn.data.sources import find_source
 
     source = find_source(DataConfig(source=str(photos)))
     some = next(iter(source.val.items))

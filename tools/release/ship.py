@@ -43,7 +43,7 @@ from bcnn.models import convert
 from bcnn.packed import card, packfile, shipped
 from bcnn.program.program import Program
 from bcnn.training.evaluate import batch_size
-from bcnn.training.run import RunFolder
+from bcnn.training.run_folder import RunFolder
 from bcnn.verification import verify_torch
 from bcnn.verification.verify import verify
 

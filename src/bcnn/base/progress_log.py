@@ -12,15 +12,15 @@ EVERY = 30.0  # seconds
 T = TypeVar("T")
 
 
-class Heartbeat:
-    """`beat` prints its line if the last one, or the start, was `EVERY` seconds ago. On a terminal it prints nothing."""
+class ProgressLog:
+    """`line` prints its line if the last one, or the start, was `EVERY` seconds ago. On a terminal it prints nothing."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.console = Console(stderr=True, highlight=False, markup=False)
         self.silent = quiet or self.console.is_terminal
         self.last = time.monotonic()
 
-    def beat(self, text: Callable[[], str]) -> None:
+    def line(self, text: Callable[[], str]) -> None:
         if self.silent or (now := time.monotonic()) - self.last < EVERY:
             return
         self.last = now
@@ -29,7 +29,7 @@ class Heartbeat:
 
 def watched(items: Iterable[T], what: str, total: int = 0) -> Iterator[T]:
     """The items as they come, with a line every half a minute on how many there were."""
-    heart, began = Heartbeat(), time.monotonic()
+    log, began = ProgressLog(), time.monotonic()
 
     def text() -> str:
         of = f" of {total:,}" if total else ""
@@ -39,4 +39,4 @@ def watched(items: Iterable[T], what: str, total: int = 0) -> Iterator[T]:
     count = 0
     for count, item in enumerate(items, start=1):  # noqa: B007 (text reads it)
         yield item
-        heart.beat(text)
+        log.line(text)

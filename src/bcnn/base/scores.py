@@ -1,11 +1,21 @@
-"""Logits and classes -> top-1, top-5, confusion matrix, accuracy per class. No torch: every executor's logits come here."""
+"""Logits and classes -> top-1, top-5, confusion matrix, accuracy per class; and the one loop that measures. No torch.
+
+Whatever answers a batch of images can be measured: the engine, a torch network, an interpreter.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
+from bcnn.base.progress import Progress, silent
+
+Indices = NDArray[np.int64]
+Logits = Callable[[NDArray[np.uint8]], NDArray[np.float32]]  # uint8 N,H,W,3 -> N,classes: whatever answers a batch
+Look = Callable[[Indices, NDArray[np.float32], Indices], object]  # index in the split, logits and class of each image
 
 
 @dataclass
@@ -54,3 +64,26 @@ class Scores:
         entropy = high + np.log(np.exp(x - high[:, None]).sum(axis=1)) - x[np.arange(len(y)), y]
         self.loss_sum += float(entropy.sum())
         self.predictions.append(guess)
+
+
+def evaluate(
+    answer: Logits,
+    batches: Iterable[tuple[NDArray[np.uint8], Indices]],
+    labels: Indices,
+    classes: int,
+    progress: Progress = silent,
+    doing: str = "evaluate",
+    look: Look | None = None,
+) -> Scores:
+    """Measure `answer` over batches of images, each with its index in the split whose classes are `labels`.
+
+    `look` sees every image's logits.
+    """
+    scores = Scores.of(classes)
+    for pixels, index in batches:
+        logits, y = answer(pixels).reshape(len(index), classes), labels[index]
+        scores.add(logits, y)
+        if look is not None:
+            look(index, logits, y)
+        progress(doing, len(index), len(labels))
+    return scores

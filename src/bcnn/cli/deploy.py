@@ -184,11 +184,13 @@ def print_checks(
     model: Path, checkpoint: str | Path | None = None, data: Path | None = None, limit: int = 1000
 ) -> bool:
     """A line per check as it is done; whether all passed."""
-    from bcnn.verification.verify import verify as checks
+    from bcnn.base.progress import sentences
+    from bcnn.models.verify import verify as checks
 
     failed = False
     with err.status("Checking ...") as status:
-        for check in checks(model, checkpoint, data, limit, lambda doing: status.update(f"{doing} ...")):
+        progress = sentences(lambda text: status.update(f"{text} ..."))
+        for check in checks(model, checkpoint, data, limit, progress):
             status.stop()  # else its line and that of the result would mix on a terminal
             failed |= not check.passed
             word = "[green]pass[/]" if check.passed else "[red]FAIL[/]"

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.markup import escape
-from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from bcnn.base.files import replacing
+from bcnn.base.progress import bars
 from bcnn.cli.app import err, out
 
 if TYPE_CHECKING:
@@ -37,10 +36,9 @@ def show(
     if mistakes is not None:
         thumbnails.check_folder(mistakes)
     results = {}
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+    with bars(err) as progress:
         for each in filter(None, (model, beside)):
-            advance = partial(_advance, bar, bar.add_task(f"measuring {escape(each)}", total=None))
-            results[each] = evaluation.measure(each, data, split, strict, advance, only)
+            results[each] = evaluation.measure(each, data, split, strict, progress, only)
     result = results[model]
     written = None if mistakes is None else thumbnails.write(result, mistakes)
     for note in result.notes:
@@ -62,10 +60,6 @@ def show(
     with replacing(picture) as file:
         plots.confusion(result.scores.confusion, result.classes).savefig(file, dpi=110, format="png")
     out.print(f"confusion matrix: {escape(str(picture))}", highlight=False, soft_wrap=True)
-
-
-def _advance(bar: Progress, task: TaskID, count: int, total: int) -> None:
-    bar.update(task, advance=count, total=total)
 
 
 def _beside(result: Result, other: Result) -> dict[str, Any]:

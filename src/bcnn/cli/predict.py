@@ -127,9 +127,9 @@ def _chosen(photos: list[str]) -> tuple[list[str | Path], list[Path]]:
 
 def _program(model: str) -> Program:
     """Of a packed file; of a run or checkpoint it is lowered first, with torch."""
+    from bcnn.packed.container import is_checkpoint
     from bcnn.packed.packfile import read
     from bcnn.packed.shipped import find, names
-    from bcnn.verification.evaluation import is_checkpoint
 
     if model not in names() and (Path(model).is_dir() or is_checkpoint(Path(model))):
         from bcnn.models import find as networks

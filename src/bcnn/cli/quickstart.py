@@ -18,10 +18,10 @@ from bcnn.nets.config import NetworkConfig
 
 if TYPE_CHECKING:
     from bcnn.base.images import Pixels
+    from bcnn.base.scores import Logits
     from bcnn.bench.timing import Times
     from bcnn.cli.quickstart_page import Sample
     from bcnn.engine import Engine
-    from bcnn.verification.verify import Logits
 
 ROUNDS = 50  # a few seconds of torch and engine in turns
 
@@ -43,18 +43,18 @@ def quickstart(
     from bcnn.cli import quickstart_shipped
     from bcnn.cli.deploy import print_checks, size_table
     from bcnn.cli.quickstart_page import WEB, Quickstart, Sample, page
-    from bcnn.cli.train import free_folder
     from bcnn.counting.audit import audit
     from bcnn.counting.counts import count
-    from bcnn.data import open_data
     from bcnn.engine import Engine
     from bcnn.exports import web
     from bcnn.lowering.lower import normalised
     from bcnn.models.find import find, pack_found
     from bcnn.packed import packfile
+    from bcnn.training.batches import open_data
     from bcnn.training.interrupt import Stopped
     from bcnn.training.recipes import recipe
-    from bcnn.training.run import RunFolder
+    from bcnn.training.run import TrainingRun
+    from bcnn.training.run_folder import RunFolder, free_folder
     from bcnn.training.run_training import train
     from bcnn.verification import verify_torch
 
@@ -71,7 +71,7 @@ def quickstart(
 
     out.print(Rule("2. train: step 1 with real weights, step 2 with binary ones"))
     try:
-        train(config, folder)
+        train(TrainingRun(config, RunFolder(folder)))
     except Stopped as stopped:  # it has said how to continue
         raise typer.Exit(128 + stopped.signal_number) from None
 

@@ -20,7 +20,7 @@ from bcnn.nets.config import preset
 from bcnn.packed.packfile import Sizes
 from bcnn.training import plots
 from bcnn.training.report import png
-from bcnn.training.run import RunFolder
+from bcnn.training.run_folder import RunFolder
 
 STYLE = """
 :root { --ink: #1f2937; --soft: #6b7280; --line: #e5e7eb; --card: #f6f7f9; --page: #fff; --bit: #2563eb; --real: #94a3b8; --bad: #dc2626;

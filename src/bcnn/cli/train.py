@@ -15,6 +15,7 @@ from bcnn.cli.app import SizeOption, app, check_picture, err, out
 
 if TYPE_CHECKING:
     from bcnn.training.config import TrainConfig
+    from bcnn.training.run import TrainingRun
 
 
 @app.command()
@@ -77,14 +78,15 @@ def train(
     """
     from time import monotonic
 
+    from bcnn.training.run import TrainingRun
+    from bcnn.training.run_folder import RunFolder, free_folder
+
     began = monotonic()
     if run and not resume:
         raise UserError(
             f"what is {run!r} for? A run to continue is --resume {run}, images to train on are --data {run}"
         )
     folder = folder or run
-    lines: tuple[str, ...] = ()
-    source, extend = None, 0
     if resume:
         if assignments or data or strict_data or recipe or network or init or minutes or size:
             raise UserError(
@@ -95,71 +97,61 @@ def train(
             raise UserError("--resume needs the run's folder: --resume RUN")
         if run and folder != run:
             raise UserError(f"which run is to be resumed, {run} or {folder}?")
-        from bcnn.training.run import RunFolder
-
-        config = RunFolder(Path(folder)).config()
-        if epochs:
-            from bcnn.training.extension import extended
-
-            if not epochs.startswith("+"):
-                raise UserError(f"--resume goes on with the run's own epochs; for more of them say --epochs +{epochs}")
-            extend = _whole(epochs[1:])
-            config = extended(config, extend)
+        if epochs and not epochs.startswith("+"):
+            raise UserError(f"--resume goes on with the run's own epochs; for more of them say --epochs +{epochs}")
+        asked = TrainingRun.resumed(folder, _whole(epochs[1:]) if epochs else 0)
     else:
-        from bcnn.data.config import DataConfig
         from bcnn.models.find import parse_size
-        from bcnn.training import choose
+        from bcnn.training.choose import choose
+        from bcnn.training.wanted import Wanted
 
-        wanted = choose.Wanted(
-            recipe,
-            network,
-            init,
-            parse_size(size) if size else None,
-            _whole(epochs) if epochs else 0,
-            minutes,
-            tuple(assignments or ()),
+        wanted = Wanted(
+            data=data,
+            recipe=recipe,
+            network=network,
+            init=init,
+            size=parse_size(size) if size else None,
+            epochs=_whole(epochs) if epochs else 0,
+            minutes=minutes,
+            strict=strict_data,
+            settings=tuple(assignments or ()),
         )
-        found = DataConfig(source=data, strict=strict_data)
-        if minutes:
-            from bcnn.training.batches import find_source
-
-            source = find_source(found)
-        choice = choose.choose(wanted, found, source, began)
-        config, lines = choice.config, choice.lines
-    for line in lines:
-        err.print(escape(line), style="dim" if not minutes else None, highlight=False, soft_wrap=True)
+        choice = choose(wanted, began)
+        for line in choice.lines:
+            err.print(escape(line), style="dim" if not minutes else None, highlight=False, soft_wrap=True)
+        target = Path(folder) if folder or dry_run else free_folder(_name(choice.config, data, bool(network)))
+        asked = TrainingRun(choice.config, RunFolder(target), choice.source)
     if dry_run:
-        print_schedule(config)
+        print_schedule(asked.config)
         return
-    target = Path(folder) if folder else free_folder(_name(config, data, bool(network)))
+    _train(dataclasses.replace(asked, stop_after=stop_after, trust=trust, began=began))
 
+
+def _train(run: TrainingRun) -> None:
+    """Train, and say what there is now; a run that was stopped has said itself how to go on."""
     from bcnn.training.interrupt import Stopped
-    from bcnn.training.run_training import PACKED
     from bcnn.training.run_training import train as start
 
     try:
-        info = start(
-            None if resume else config, target, resume, stop_after, trust, source=source, began=began, extend=extend
-        )
+        info = start(run)
     except Stopped as stopped:
         sys.exit(128 + stopped.signal_number if stopped.signal_number else 0)
-    if info:
-        for step, accuracy in info["accuracy"].items():
-            out.print(f"{step}: {accuracy:.2%} top-1")
-        page = escape(str(target / "report.html"))
-        out.print(f"{page} has the curves, the classes and the mistakes", highlight=False, soft_wrap=True)
-        packed = target / PACKED
-        if packed.is_file():
-            spent = f"; {(monotonic() - began) / 60:.1f} of {minutes:g} minutes" if minutes else ""
-            out.print(
-                f"packed: {escape(str(packed))}, {packed.stat().st_size:,} bytes{spent}",
-                highlight=False,
-                soft_wrap=True,
-            )
-            then = f"bcnn predict PHOTO --model {escape(str(packed))}"
-        else:
-            then = f"bcnn pack {escape(str(target))}"
-        out.print(f"next: {then}", highlight=False, soft_wrap=True)
+    if not info:  # another process has the folder
+        return
+    for step, accuracy in info["accuracy"].items():
+        out.print(f"{step}: {accuracy:.2%} top-1")
+    page = escape(str(run.folder.path / "report.html"))
+    out.print(f"{page} has the curves, the classes and the mistakes", highlight=False, soft_wrap=True)
+    packed, minutes = run.folder.packed, run.config.minutes
+    if packed.is_file():
+        spent = f"; {(run.clock() - run.began) / 60:.1f} of {minutes:g} minutes" if minutes and not run.resume else ""
+        out.print(
+            f"packed: {escape(str(packed))}, {packed.stat().st_size:,} bytes{spent}", highlight=False, soft_wrap=True
+        )
+        then = f"bcnn predict PHOTO --model {escape(str(packed))}"
+    else:
+        then = f"bcnn pack {escape(str(run.folder.path))}"
+    out.print(f"next: {then}", highlight=False, soft_wrap=True)
 
 
 def _whole(text: str) -> int:
@@ -174,20 +166,6 @@ def _name(config: TrainConfig, data: str, network: bool) -> str:
         named = Path(data).name
         return (named if named not in ("", "..") else Path(data).resolve().name) or config.recipe
     return config.network.name if network else config.recipe
-
-
-def free_folder(recipe: str) -> Path:
-    """runs/RECIPE, or the first of runs/RECIPE-2, -3, ... that holds no run."""
-    import os
-
-    candidate, number = Path("runs") / recipe, 1
-    # Started by torchrun, a process may find the folder its neighbour has just made: there it must be named.
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and candidate.exists():
-        raise UserError(f"{candidate} exists; name a folder for the run with --out")
-    while (candidate / "run.json").exists():
-        number += 1
-        candidate = Path("runs") / f"{recipe}-{number}"
-    return candidate
 
 
 def print_schedule(config: TrainConfig) -> None:

@@ -90,6 +90,13 @@ def batches(
                 yield np.stack([result for result in read if not isinstance(result, str)]), labels[good]
 
 
+def numbered(
+    images: Images, size: tuple[int, int], crop: float, unreadable: Unreadable, batch: int
+) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
+    """The same with the index of each image in place of its class, so that it is known which ones could be read."""
+    return batches(Images(images.items, np.arange(len(images))), size, crop, unreadable, batch)
+
+
 def _read(item: Path | NDArray[np.uint8] | Image.Image, size: tuple[int, int], crop: float) -> NDArray[np.uint8] | str:
     """The pixels, or a sentence that says why there are none."""
     try:

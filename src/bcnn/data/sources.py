@@ -19,6 +19,7 @@ from bcnn.base.errors import UserError
 from bcnn.base.images import SUFFIXES, below
 from bcnn.base.progress_log import watched
 from bcnn.data import cifar
+from bcnn.data.config import DataConfig
 
 # How folders spell the splits of a data set, in any case. A folder of such a name is never a class.
 SPLITS = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test",)}
@@ -104,6 +105,12 @@ def find(source: str, hold_out: float = 0.0, strict: bool = False, split: str = 
         note = "too few images to split any off: accuracy is measured on the training images themselves"
         found = Source(found.classes, found.train, found.train, (*found.notes, note), "the training images themselves")
     return found
+
+
+def find_source(config: DataConfig, found: Source | None = None) -> Source:
+    """The images that a run trains and measures on, before any is read; of those `found` already, if they are."""
+    found = found or find(config.source, config.hold_out, config.strict, config.evaluate)
+    return part(found, config.share) if config.share < 1 else found
 
 
 def split_off(images: Images, share: float) -> tuple[Images, Images]:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from bcnn.base.errors import UserError
+from bcnn.base.progress import Progress
 from bcnn.data.decode import Unreadable
 from bcnn.data.sources import Images
 from bcnn.learning.features import features
 from bcnn.learning.fit import PENALTIES, Decoder, Scale, fit
-from bcnn.learning.photos import FOLDS, Progress, Read, read
+from bcnn.learning.photos import FOLDS, Read, read
 from bcnn.program.program import Program
 
 ENOUGH = 500  # photos scored: a share of them is known to 2 points; fewer photos take turns, fifth by fifth

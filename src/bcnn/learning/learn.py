@@ -18,17 +18,18 @@ import numpy as np
 
 from bcnn.base.errors import UserError
 from bcnn.base.files import digest
-from bcnn.base.scores import Scores
+from bcnn.base.progress import Progress, silent
+from bcnn.base.scores import Scores, evaluate
 from bcnn.base.version import __version__
 from bcnn.bench.timing import cpu
-from bcnn.data.decode import Unreadable, batches
+from bcnn.data.decode import Unreadable, numbered
 from bcnn.data.sources import SPLIT, Images, Source, check_labels, split_off
 from bcnn.engine import Engine
 from bcnn.learning import choose, class_centroids, rejection
 from bcnn.learning.classifier_ops import Head, put_on, taken_off
 from bcnn.learning.features import features
 from bcnn.learning.fit import Decoder, Scale, path
-from bcnn.learning.photos import BATCH, Progress, Read, folder, read
+from bcnn.learning.photos import BATCH, Read, folder, read
 from bcnn.packed import card, packfile, shipped
 from bcnn.program.program import Program
 
@@ -60,7 +61,7 @@ class Learned:
     others_refused: float | None  # share of held-out photos of other things that are, too
 
 
-def learn(source: Source, wishes: Wishes, data: str, progress: Progress = lambda *_: None) -> Learned:
+def learn(source: Source, wishes: Wishes, data: str, progress: Progress = silent) -> Learned:
     """A network for the classes of `source`. `data` is what the card calls the photos."""
     started, unreadable = time.perf_counter(), Unreadable(wishes.strict)
     rejects = bool(wishes.none or wishes.others)
@@ -118,7 +119,7 @@ def learn(source: Source, wishes: Wishes, data: str, progress: Progress = lambda
     return Learned(program, scores, tried, penalty, seconds, tuple(unreadable.sentences), refused, others_refused)
 
 
-def add(start: str, name: str, photos: Images, strict: bool = False, progress: Progress = lambda *_: None) -> Learned:
+def add(start: str, name: str, photos: Images, strict: bool = False, progress: Progress = silent) -> Learned:
     """The learned file `start` with one class more, called `name`; a fifth of its photos is held out. The other classes are
     known by what the file remembers of them, so nothing is measured of theirs."""
     started, unreadable = time.perf_counter(), Unreadable(strict)
@@ -190,12 +191,8 @@ def with_class(source: Source, name: str, photos: Images) -> Source:
 
 def measured(program: Program, photos: Images, unreadable: Unreadable, progress: Progress) -> Scores:
     """The finished network over photos, in the engine."""
-    engine, classes = Engine(program), program.shapes[-1][2]
-    scores = Scores.of(classes)
-    for pixels, labels in batches(photos, program.shapes[0][:2], program.crop, unreadable, BATCH):
-        scores.add(engine.run(pixels).reshape(len(labels), classes), labels)
-        progress("measuring", len(labels), len(photos))
-    return scores
+    found = numbered(photos, program.shapes[0][:2], program.crop, unreadable, BATCH)
+    return evaluate(Engine(program).run, found, photos.labels, program.shapes[-1][2], progress, "measuring")
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from bcnn.base import images
 from bcnn.base.errors import UserError
+from bcnn.base.progress import Progress
 from bcnn.data.decode import Unreadable, batches
 from bcnn.data.sources import Images, Source, by_hash
 from bcnn.engine import Engine
@@ -26,7 +26,6 @@ from bcnn.program.program import Program
 BATCH = 32  # photos decoded at a time: they are the most memory that this takes
 TINY = 10  # photos of a class below which its accuracy is a matter of luck
 FOLDS = 5
-Progress = Callable[[str, int, int], object]  # doing, photos of this batch, photos in all
 
 
 @dataclass(frozen=True, eq=False)

@@ -213,17 +213,9 @@ def pack_found(
 
 def lower_found(found: Found) -> Program:
     """What the engine runs of it."""
-    from bcnn.base.version import __version__
-    from bcnn.lowering.lower import lower
-    from bcnn.nets.latent import weights_of
+    from bcnn.lowering.packing import lower_to_pack
 
-    if (weights := weights_of(found.module)) not in ("binary", "scaled"):
-        raise UserError(
-            f"cannot pack {found.name}: its weights are {weights!r}, not 'binary'; "
-            f"finish step 2 of the training before you lower it"
-        )
-    provenance = {**found.provenance, "packed_by": f"bcnn {__version__}"}
-    return lower(found.module, found.mean, found.std, found.labels, found.crop, provenance, found.size)
+    return lower_to_pack(found.module, found.name, found, found.size)
 
 
 # --- options as text --------------------------------------------------------------------------------------------------

@@ -131,15 +131,18 @@ class Data:
     def val_batches(self, batch: int, rank: int = 0, world: int = 1, device: str = "cpu") -> Iterator[Batch]:
         """Every evaluation image once, over all processes together: process `rank` takes images rank, rank + world, ..."""
         for pixels, index in self.val_pixels(batch, rank, world):
-            yield Batch(self.normalise(pixels.to(device)), torch.from_numpy(self.val.labels[index]).to(device), index)
+            x = self.normalise(torch.from_numpy(pixels).to(device))
+            yield Batch(x, torch.from_numpy(self.val.labels[index]).to(device), index)
 
-    def val_pixels(self, batch: int, rank: int = 0, world: int = 1) -> Iterator[tuple[Tensor, NDArray[np.int64]]]:
-        """The same as uint8 N,H,W,3 and the index of each: what the engine reads."""
+    def val_pixels(
+        self, batch: int, rank: int = 0, world: int = 1
+    ) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
+        """The same as uint8 N,H,W,3 and the index of each: what is measured."""
         mine = np.arange(rank, len(self.val), world)
         chosen = [mine[i : i + batch] for i in range(0, len(mine), batch)]
         if self.val.pixels is not None:
             for index in chosen:
-                yield torch.from_numpy(self.val.pixels[index]), index
+                yield self.val.pixels[index], index
             return
         for pixels, index, skipped in stream(
             FitFiles(self.val.files, self.size, self.config.crop), chosen, self.config.workers
@@ -147,7 +150,7 @@ class Data:
             for file, sentence in skipped:
                 self.unreadable.add(file, sentence)
             if len(index):
-                yield pixels, index
+                yield pixels.numpy(), index
 
 
 def _three(values: tuple[float, ...]) -> Floats3:
@@ -167,16 +170,10 @@ def _channels(values: NDArray[np.float32], like: Tensor) -> Tensor:
 # --- opening --------------------------------------------------------------------------------------------------------
 
 
-def find_source(config: DataConfig, found: sources.Source | None = None) -> sources.Source:
-    """The images that a run trains and measures on, before any is read; of those `found` already, if they are."""
-    found = found or sources.find(config.source, config.hold_out, config.strict, config.evaluate)
-    return sources.part(found, config.share) if config.share < 1 else found
-
-
 def open_data(config: DataConfig, size: tuple[int, int], source: sources.Source | None = None) -> Data:
     """Find the data set (or take the `source` that was found) and decode it, or prepare to stream it if it is larger than
     `config.memory_mb`."""
-    source = source or find_source(config)
+    source = source or sources.find_source(config)
     unreadable = Unreadable(config.strict)
     stored = round(size[0] * config.stored), round(size[1] * config.stored)
     # Arrays are in memory already, whatever their size.

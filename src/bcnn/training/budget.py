@@ -1,6 +1,6 @@
 """A run that is to take so many minutes: as it goes, how many more epochs fit. No torch.
 
-`Eta` says what is left takes at the speed of the last minutes, evaluations included. Where that is longer or shorter than the time there
+`TimeEstimate` says what is left takes at the speed of the last minutes, evaluations included. Where that is longer or shorter than the time there
 is, the epochs left of all steps are scaled alike, and the learning rate's cosine with them: after every epoch, and within one that has fallen
 behind. The last epoch ends when the time is over, wherever it is; the cosine ends there, too. What follows the last epoch (the report and the packed file) is
 done once in the middle, so that it is known how long it takes; if the machine has become slower since, it will take longer by as much.
@@ -14,18 +14,18 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from bcnn.training.config import Step
-from bcnn.training.time_estimate import HALF_LIFE, Eta
+from bcnn.training.time_estimate import HALF_LIFE, TimeEstimate
 
 T = TypeVar("T")
 Clock = Callable[[], float]  # seconds
 TOLERANCE = 0.03  # a smaller difference is left alone: the machine's next epoch differs as much
 BEHIND = 1.1  # times the time left: an epoch in its midst is not waited for
 PARTIAL = 0.1  # of an epoch: less is not begun
-MOST = 1 << 20  # epochs of a step
+MAX_EPOCHS = 1 << 20  # epochs of a step
 
 
 @dataclass
-class Budget:
+class TimeBudget:
     seconds: float  # for everything, from `began` on
     began: float
     clock: Clock = time.monotonic
@@ -35,14 +35,14 @@ class Budget:
 
     @property
     def half_life(self) -> float:
-        """Of the speeds an `Eta` looks at: a short run cannot wait for a minute to notice."""
+        """Of the speeds an `TimeEstimate` looks at: a short run cannot wait for a minute to notice."""
         return min(HALF_LIFE, self.seconds / 20)
 
-    def closed(self, seconds: float, eta: Eta) -> None:
+    def closed(self, seconds: float, eta: TimeEstimate) -> None:
         """What follows the last epoch was done once, and took so long."""
         self.closing, self.pace = seconds, max(eta.pace, eta.latest)
 
-    def left(self, eta: Eta | None = None) -> float:
+    def left(self, eta: TimeEstimate | None = None) -> float:
         """Seconds until the last epoch must be over and evaluated."""
         closing = self.closing
         if closing < 0:  # report and packing: 5 to 10 s on one core
@@ -51,7 +51,7 @@ class Budget:
             closing *= max(1.0, eta.pace / self.pace)
         return self.began + self.seconds - closing - self.clock()
 
-    def over(self, eta: Eta) -> bool:
+    def over(self, eta: TimeEstimate) -> bool:
         """Whether training must stop here, to be evaluated in time."""
         return self.left(eta) < eta.evaluation_seconds
 
@@ -63,11 +63,11 @@ class Budget:
             if self.clock() > until:
                 return
 
-    def behind(self, steps: tuple[Step, ...], at: int, epoch: int, batch: int, eta: Eta) -> bool:
+    def behind(self, steps: tuple[Step, ...], at: int, epoch: int, batch: int, eta: TimeEstimate) -> bool:
         planned = eta.left(steps, at, epoch, batch)
         return planned is not None and planned > BEHIND * self.left(eta)
 
-    def refit(self, steps: tuple[Step, ...], at: int, epoch: int, batch: int, eta: Eta) -> tuple[Step, ...]:
+    def refit(self, steps: tuple[Step, ...], at: int, epoch: int, batch: int, eta: TimeEstimate) -> tuple[Step, ...]:
         """The steps with as many epochs as fit, when `batch` updates of epoch `epoch` (from 0) of step `at` are done. That epoch
         is kept, and one of every later step."""
         left, planned = self.left(eta), eta.left(steps, at, epoch, batch)
@@ -81,12 +81,14 @@ class Budget:
         def scaled_by(scale: float) -> tuple[Step, ...]:
             # A last step that is done grows from the epoch that was its last.
             ahead = max(steps[at].total_epochs - epoch - 1, int(last))
-            current = with_total(steps[at], epoch + 1 + min(MOST, int(scale * ahead)))
-            later = (with_total(step, max(1, min(MOST, int(scale * step.total_epochs)))) for step in steps[at + 1 :])
+            current = with_total(steps[at], epoch + 1 + min(MAX_EPOCHS, int(scale * ahead)))
+            later = (
+                with_total(step, max(1, min(MAX_EPOCHS, int(scale * step.total_epochs)))) for step in steps[at + 1 :]
+            )
             return (*steps[:at], current, *later)
 
         low, high = 0.0, 1.0
-        while high < MOST and (eta.left(scaled_by(high), at, epoch, batch) or 0.0) <= left:
+        while high < MAX_EPOCHS and (eta.left(scaled_by(high), at, epoch, batch) or 0.0) <= left:
             low, high = high, 2 * high
         for _ in range(24):  # the largest scale that fits
             middle = (low + high) / 2

@@ -9,61 +9,40 @@ a start, `--init`              go on from it: one step of binary weights, `tune`
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bcnn.base.errors import UserError
 from bcnn.data.config import Augment, DataConfig
-from bcnn.data.sources import Source
+from bcnn.data.sources import find_source
 from bcnn.nets import network_spec
 from bcnn.training import budget, recipes, settings
 from bcnn.training.config import Step, TrainConfig
+from bcnn.training.wanted import Choice, Wanted
 
 TUNE_EPOCHS = 10  # of a run that goes on from another and was not told how long
 TUNE_RATE = 2e-3
 
 
-@dataclass(frozen=True)
-class Wanted:
-    recipe: str = ""
-    network: str = ""
-    init: str = ""
-    size: int | tuple[int, int] | None = None
-    epochs: int = 0
-    minutes: float = 0.0
-    settings: tuple[str, ...] = ()  # key=value, applied last
-
-
-@dataclass(frozen=True)
-class Choice:
-    config: TrainConfig
-    lines: tuple[str, ...] = ()  # what was decided for the user
-
-
-def choose(
-    wanted: Wanted,
-    data: DataConfig,
-    source: Source | None = None,
-    began: float | None = None,
-    network: network_spec.AnyNetwork | None = None,
-    clock: budget.Clock = time.monotonic,
-) -> Choice:
-    """The run that is wanted, on `data`. With minutes its images must have been found: `source`."""
+def choose(wanted: Wanted, began: float | None = None, clock: budget.Clock = time.monotonic) -> Choice:
+    """The run that is wanted. Its minutes count from `began`."""
     if wanted.minutes and wanted.epochs:
         raise UserError("--minutes chooses the epochs: leave out one of --minutes and --epochs")
     if wanted.minutes and wanted.recipe:
         raise UserError("--minutes chooses the settings: leave out one of --minutes and --recipe")
-    if wanted.network:
-        network = network_spec.resolve(wanted.network)
+    named = wanted.network
+    network = (network_spec.resolve(named) if named else None) if isinstance(named, str) else named
     if network is not None and wanted.size is not None:
         network = network.replace(image_size=_sides(wanted.size))
     lines: tuple[str, ...] = ()
+    source = None if isinstance(wanted.data, str) else wanted.data
     if wanted.minutes:
         from bcnn.training import plan
 
+        if isinstance(wanted.data, str):
+            source = find_source(DataConfig(source=wanted.data, strict=wanted.strict))
         assert source is not None
         spent = 0.0 if began is None else clock() - began
-        made = plan.make(wanted.minutes, source, data, wanted.init, network, spent, clock)
-        config, lines = made.config, made.lines
+        config, lines = plan.make(wanted.minutes, source, wanted.init, network, spent, clock)
     elif wanted.init:
         from bcnn.training import initial_weights
 
@@ -80,11 +59,9 @@ def choose(
         config = replace(config, network=config.network.replace(image_size=_sides(wanted.size)))
     if wanted.epochs:
         config = replace(config, steps=budget.scaled(config.steps, wanted.epochs))
-    if data.source:
-        config = replace(config, data=replace(config.data, source=data.source))
-    if data.strict:
-        config = replace(config, data=replace(config.data, strict=True))
-    return Choice(settings.override(config, list(wanted.settings)), lines)
+    where = (wanted.data or config.data.source) if isinstance(wanted.data, str) else ""
+    data = replace(config.data, source=where, strict=wanted.strict or config.data.strict)
+    return Choice(settings.override(replace(config, data=data), list(wanted.settings)), lines, source)
 
 
 def tune(network: network_spec.AnyNetwork) -> TrainConfig:

@@ -5,16 +5,17 @@ Either in torch, or lowered and in the engine: what will run in the end, and som
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from bcnn.base.scores import Scores
-from bcnn.data import Data
+from bcnn.base.progress import Progress, silent
+from bcnn.base.scores import Logits, Look, Scores, evaluate
+from bcnn.engine import Engine
+from bcnn.lowering.lower import lower
 from bcnn.training import distributed
+from bcnn.training.batches import Data
 
 BATCH = 256
 ENGINE_BATCH = 32  # images between two signs of life
@@ -27,58 +28,42 @@ def batch_size(size: tuple[int, int], device: str) -> int:
     return BATCH if device != "cpu" else max(1, min(BATCH, torch.get_num_threads() * CPU_PIXELS // (size[0] * size[1])))
 
 
-@torch.no_grad()
-def evaluate(
+def evaluate_network(
     network: nn.Module,
     data: Data,
     device: str = "cpu",
-    on_images: Callable[[int], object] = lambda count: None,
-    on_logits: Callable[[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]], object] | None = None,
+    in_engine: bool = False,
+    progress: Progress = silent,
+    look: Look | None = None,
+    doing: str = "evaluate",
 ) -> Scores:
-    """Over the evaluation split, shared among the processes of a distributed run. `on_images` hears of each batch;
-    `on_logits` gets the index, logits and class of its images."""
-    rank, world = distributed.rank_world()
-    scores = Scores.of(len(data.classes))
+    """Over the evaluation split, shared among the processes of a distributed run. The network's mode is left as it was.
+
+    `in_engine` lowers it first: of a network whose weights are binary.
+    """
     training = network.training
     network.eval()
     try:
-        for part in data.val_batches(batch_size(data.size, device), rank, world, device):
-            logits, y = network(part.x).float().cpu().numpy(), part.y.cpu().numpy()
-            scores.add(logits, y)
-            if on_logits is not None:
-                on_logits(part.index, logits, y)
-            on_images(len(part.y))
+        answer = engine_logits(network, data) if in_engine else torch_logits(network, data, device)
+        batch = ENGINE_BATCH if in_engine else batch_size(data.size, device)
+        images = data.val_pixels(batch, *distributed.rank_world())
+        scores = evaluate(answer, images, data.val.labels, len(data.classes), progress, doing, look)
     finally:
         network.train(training)
     return summed(scores, device)
 
 
-def evaluate_packed(
-    network: nn.Module,
-    data: Data,
-    device: str = "cpu",
-    on_images: Callable[[int], object] = lambda count: None,
-    on_logits: Callable[[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]], object] | None = None,
-) -> Scores:
-    """The same by the engine, of a network whose weights are binary. Its mode is left as it was."""
-    from bcnn.engine import Engine
-    from bcnn.lowering.lower import lower
+def engine_logits(network: nn.Module, data: Data) -> Logits:
+    return Engine(lower(network, data.mean, data.std, size=data.size)).run
 
-    rank, world = distributed.rank_world()
-    scores = Scores.of(len(data.classes))
-    training = network.training
-    try:
-        program = lower(network.eval(), data.mean, data.std, size=data.size)
-    finally:
-        network.train(training)
-    engine = Engine(program)
-    for pixels, index in data.val_pixels(ENGINE_BATCH, rank, world):
-        logits, y = engine.run(pixels.numpy()), data.val.labels[index]
-        scores.add(logits, y)
-        on_images(len(y))
-        if on_logits is not None:
-            on_logits(index, logits, y)
-    return summed(scores, device)
+
+def torch_logits(network: nn.Module, data: Data, device: str) -> Logits:
+    @torch.no_grad()
+    def answer(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        made: NDArray[np.float32] = network(data.normalise(torch.from_numpy(pixels).to(device))).float().cpu().numpy()
+        return made
+
+    return answer
 
 
 def summed(scores: Scores, device: str) -> Scores:

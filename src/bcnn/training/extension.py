@@ -1,4 +1,4 @@
-"""`--resume RUN --epochs +10`: more epochs for the last step of a run, also of one that is finished.
+"""`--resume RUN --epochs +10`: more epochs for the last step of a run, also of one that is finished. No torch.
 
 The step's cosine is stretched over the old and the new epochs together, so the rate takes up again where that wave is. A finished
 run has forgotten Adam's state, and begins with a new one.
@@ -6,14 +6,12 @@ run has forgotten Adam's state, and begins with a new one.
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 
 from bcnn.base.errors import UserError
-from bcnn.training import settings
-from bcnn.training.checkpoint import Checkpoint
 from bcnn.training.config import TrainConfig
-from bcnn.training.loop import Progress
-from bcnn.training.run import RunFolder
+from bcnn.training.run_folder import RunFolder
+from bcnn.training.run_progress import RunProgress
 
 
 def extended(config: TrainConfig, more: int) -> TrainConfig:
@@ -21,22 +19,19 @@ def extended(config: TrainConfig, more: int) -> TrainConfig:
     if more < 1:
         raise UserError(f"--epochs +{more}: a run can be extended by 1 epoch or more")
     last = config.steps[-1]
-    steps = (*config.steps[:-1], dataclasses.replace(last, epochs=last.epochs + more))
-    return dataclasses.replace(config, steps=steps, minutes=0.0)
+    return replace(config, steps=(*config.steps[:-1], replace(last, epochs=last.epochs + more)), minutes=0.0)
 
 
-def reopened(last: Checkpoint, config: TrainConfig, more: int, folder: RunFolder) -> Checkpoint:
-    """A finished run's checkpoint as one at the end of the epochs that it had; any other as it is."""
-    progress = settings.typed(Progress, last.progress, "progress")
+def reopened(progress: RunProgress, config: TrainConfig, more: int, folder: RunFolder) -> RunProgress:
+    """A finished run's progress as one at the end of the epochs that it had; any other as it is."""
     if not progress.finished:
-        return last
+        return progress
     step = config.steps[-1]
     reached = [r["accuracy"] for r in folder.read_metrics("epoch") if r.get("step") == step.name]
-    progress = dataclasses.replace(
+    return replace(
         progress,
         step=len(config.steps) - 1,
         epoch=step.total_epochs - more,
         finished=False,
         best=max((a for a in reached if isinstance(a, float)), default=-1.0),
     )
-    return dataclasses.replace(last, progress=dataclasses.asdict(progress))

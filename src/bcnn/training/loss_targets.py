@@ -10,12 +10,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bcnn.base.errors import UserError
-from bcnn.data import Data
 from bcnn.nets.bcnn import Network
 from bcnn.nets.config import NetworkConfig
 from bcnn.training import distributed, losses, teachers
-from bcnn.training.config import Step, TrainConfig
-from bcnn.training.run import RunFolder
+from bcnn.training.config import Step
+from bcnn.training.opening import OpenRun
 from bcnn.training.terminal import Terminal
 
 
@@ -43,15 +42,14 @@ class Targets:
         return loss
 
 
-def find_targets(
-    step: Step, config: TrainConfig, data: Data, folder: RunFolder, device: str, terminal: Terminal, trust: bool = False
-) -> Targets:
+def find_targets(step: Step, opened: OpenRun, terminal: Terminal) -> Targets:
     """The teacher that `step` names, if any; its outputs are stored first where images come in fixed variants."""
     if step.teacher == "none":
         return Targets(step)
+    run, config, data, device = opened.run, opened.run.config, opened.data, opened.device
     is_step = any(step.teacher == other.name for other in config.steps)
-    name = str(folder.step(step.teacher)) if is_step else step.teacher
-    teacher = teachers.load(name, data, device, trust)
+    name = str(run.folder.step(step.teacher)) if is_step else step.teacher
+    teacher = teachers.load(name, data, device, run.trust)
     if step.matching and not isinstance(config.network, NetworkConfig):
         raise UserError(
             f"step {step.name!r}: matching needs the levels of the paper's networks; {config.network.name} has none"
@@ -61,11 +59,11 @@ def find_targets(
     variants = data.config.augment.fixed
     if not variants or step.matching:
         return Targets(step, teacher)
-    file = folder.path / teachers.stored_name(name, data, config.seed)
+    file = run.folder.path / teachers.stored_name(name, data, config.seed)
     if not file.exists() and distributed.rank_world()[0] == 0:
         terminal.say(f"storing the outputs of {step.teacher} in {file.name}", "dim")
-        with terminal.side_task(f"teacher {step.teacher}", variants * len(data.train)) as advance:
+        with terminal.side_tasks() as progress:
             for images in teachers.store(file, teacher, data, config.seed, config.batch, device):
-                advance(images)
+                progress(f"teacher {step.teacher}", images, variants * len(data.train))
     distributed.wait_for_all()
     return Targets(step, teacher, teachers.Stored(file, variants, len(data.train), len(data.classes)))

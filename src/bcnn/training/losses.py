@@ -24,8 +24,8 @@ def squared_hinge(logits: Tensor, labels: Tensor) -> Tensor:
     return (1 - targets * logits).clamp_min(0).pow(2).mean()
 
 
-class Taps:
-    """The map after the stem and after every level, kept while the block lasts: `with Taps(network) as taps: network(x)`.
+class LevelMaps:
+    """The map after the stem and after every level, kept while the block lasts: `with LevelMaps(network) as seen: network(x)`.
 
     Without a network it keeps nothing.
     """
@@ -34,7 +34,7 @@ class Taps:
         self.network = network
         self.maps: list[Tensor] = []
 
-    def __enter__(self) -> Taps:
+    def __enter__(self) -> LevelMaps:
         levels = self.network.levels() if self.network is not None else ()
         self.handles = [level.register_forward_hook(self._keep) for level in levels]
         return self

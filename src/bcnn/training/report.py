@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from bcnn.base.files import write_atomic
 from bcnn.training import plots, report_data
-from bcnn.training.run import RunFolder
+from bcnn.training.run_folder import RunFolder
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1f2937; max-width: 1000px; margin: 2rem auto; padding: 0 1rem }

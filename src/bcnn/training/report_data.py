@@ -20,12 +20,12 @@ from bcnn.base import images
 from bcnn.base.errors import UserError
 from bcnn.base.files import check_plain, write_atomic
 from bcnn.base.scores import Scores
-from bcnn.data import Data, Split
 from bcnn.training import augment
-from bcnn.training.run import RunFolder
+from bcnn.training.batches import Data, Split
+from bcnn.training.run_folder import RunFolder
 
 FILE = "about.json"
-MOST = 12  # mistakes shown
+MAX_MISTAKES = 12  # shown
 SAMPLES, VARIANTS = 4, 4  # training images, and what augmentation makes of each
 SIDE = 128  # pixels of a thumbnail
 
@@ -43,7 +43,7 @@ class Mistakes:
         guess = p.argmax(1)
         wrong = np.flatnonzero(guess != y)
         self.worst += [(float(p[i, guess[i]]), int(index[i]), int(y[i]), int(guess[i])) for i in wrong]
-        self.worst = sorted(self.worst, key=lambda row: (-row[0], row[1]))[:MOST]
+        self.worst = sorted(self.worst, key=lambda row: (-row[0], row[1]))[:MAX_MISTAKES]
 
 
 def write(folder: RunFolder, data: Data, scores: Scores, mistakes: Mistakes, size: tuple[int, int], seed: int) -> None:

@@ -1,201 +1,43 @@
-"""The folder a run leaves behind, and all that is in it:
-
-run.json        complete config, seed, versions, git commit, command, data; at the end, the accuracy after every step
-metrics.jsonl   one line per epoch, and one per `meter_every` updates
-*.safetensors   see `checkpoint`
-report.html     curves (loss, accuracy, learning rate, flips), written when the run ends; PNGs of them beside it
-tensorboard/    the same for TensorBoard, where that is installed
-.lock           held by the process that trains here
-"""
+"""A run as it is asked for: one object, built alike by the command line and from Python. `run_training.train` takes it."""
 
 from __future__ import annotations
 
-import json
-import math
-import os
-import platform
-import shlex
-import subprocess
-import sys
 import time
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy
-import torch
-
-from bcnn.base.errors import UserError
-from bcnn.base.files import write_atomic
-from bcnn.base.version import __version__
-from bcnn.training import distributed, lock, settings
+from bcnn.data.sources import Source
+from bcnn.training.budget import Clock
 from bcnn.training.config import TrainConfig
+from bcnn.training.extension import extended
+from bcnn.training.run_folder import RunFolder
 
-# The kinds of records in metrics.jsonl, and what places one in its run.
-COUNTED = {"update": ("updates",), "epoch": ("updates", "epochs_done")}
-
-
-@dataclass(frozen=True)
-class RunFolder:
-    path: Path
-
-    @property
-    def info(self) -> Path:
-        return self.path / "run.json"
-
-    @property
-    def metrics(self) -> Path:
-        return self.path / "metrics.jsonl"
-
-    @property
-    def last(self) -> Path:
-        return self.path / "last.safetensors"
-
-    @property
-    def best(self) -> Path:
-        return self.path / "best.safetensors"
-
-    def step(self, name: str) -> Path:
-        return self.path / f"{name}.safetensors"
-
-    def resume_command(self) -> str:
-        return f"bcnn train --resume --out {shlex.quote(str(self.path))}"
-
-    # --- run.json ---------------------------------------------------------------------------------------------------
-
-    def make(self) -> None:
-        try:
-            str(self.path.resolve()).encode()
-        except UnicodeEncodeError:  # checkpoints could be written there, but safetensors could not read them again
-            raise UserError(f"the path of {self.path} is no text (UTF-8); name another --out") from None
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"cannot make the run folder {self.path}: {error.strerror}; name another --out") from None
-
-    def locked(self) -> AbstractContextManager[None]:
-        """While the block lasts, no other process trains here."""
-        return lock.locked(self.path / ".lock", str(self.path))
-
-    def create(self, config: TrainConfig) -> None:
-        """run.json of a new run; a folder that holds one already is left alone."""
-        if self.info.exists():
-            raise UserError(
-                f"{self.path} holds a run already; continue it with: {self.resume_command()}, or name another --out"
-            )
-        self.make()
-        self.write_info({"config": settings.to_dict(config), "seed": config.seed, **circumstances()})
-
-    def read_info(self) -> dict[str, Any]:
-        if not self.info.is_file():
-            raise UserError(f"nothing to resume in {self.path}: it has no run.json")
-        try:
-            info: Any = json.loads(self.info.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{self.info} is damaged: {error}") from None
-        if not isinstance(info, dict):
-            raise UserError(f"{self.info} is damaged: it holds no table of keys and values")
-        return info
-
-    def write_info(self, info: dict[str, Any]) -> None:
-        write_atomic(self.info, (json.dumps(info, indent=2) + "\n").encode())
-
-    def config(self) -> TrainConfig:
-        info = self.read_info()
-        if "config" not in info:
-            raise UserError(f"{self.info} has no config")
-        return settings.from_dict(info["config"])
-
-    # --- metrics.jsonl ----------------------------------------------------------------------------------------------
-
-    def log(self, record: dict[str, Any]) -> None:
-        numbers = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}
-        with self.metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(numbers) + "\n")  # JSON knows neither NaN nor infinity
-
-    def read_metrics(self, kind: str = "") -> list[dict[str, Any]]:
-        """The records of a kind ("epoch", "update"). A line that was cut short by a kill or damaged later is no record."""
-        records = []
-        text = self.metrics.read_text(encoding="utf-8", errors="replace") if self.metrics.is_file() else ""
-        for line in text.splitlines():
-            try:
-                record = json.loads(line)
-            except (ValueError, RecursionError):
-                continue
-            if not isinstance(record, dict) or record.get("kind") not in ((kind,) if kind else tuple(COUNTED)):
-                continue
-            if all(isinstance(record.get(name), int) for name in COUNTED[record["kind"]]):
-                records.append(record)
-        return records
-
-    def rewind_metrics(self, updates: int, epochs: int) -> None:
-        """Forget what was logged after the checkpoint that the run resumes from: it will happen again."""
-        kept = [
-            record
-            for record in self.read_metrics()
-            if (record["updates"] <= updates if record["kind"] == "update" else record["epochs_done"] <= epochs)
-        ]
-        write_atomic(self.metrics, "".join(json.dumps(record) + "\n" for record in kept).encode())
+Callback = Callable[[dict[str, Any]], object]  # gets every record of metrics.jsonl as it is made
 
 
-def circumstances() -> dict[str, Any]:
-    """Versions, machine, commit, command, time: what one asks about a run a year later."""
-    return {
-        "command": command(sys.argv),
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "versions": versions(),
-        "processes": distributed.rank_world()[1],
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
-        "commit": git_commit(),
-    }
+@dataclass(frozen=True, eq=False)
+class TrainingRun:
+    """What to train, where to, and how it is watched. A variant is made by `dataclasses.replace`."""
 
+    config: TrainConfig
+    folder: RunFolder
+    source: Source | None = None  # the images, where they were found already or `config.data` names none
+    callbacks: tuple[Callback, ...] = ()
+    resume: bool = False  # go on with what is in the folder
+    more_epochs: int = 0  # that the last step got, finished or not; `config` has them already
+    stop_after: int = 0  # updates in this process; 0: all
+    trust: bool = False  # whether a teacher may be loaded that can run code; not kept: a resumed run asks again
+    clock: Clock = time.monotonic
+    began: float = field(
+        default_factory=time.monotonic
+    )  # by that clock: the minutes of a run that has some count from here
 
-def command(argv: list[str]) -> str:
-    """What was typed, for `bcnn` and `python -m bcnn` alike; of another program, all of it."""
-    program = Path(argv[0])
-    ours = program.name == "bcnn" or program.parts[-2:] == ("bcnn", "__main__.py")
-    return shlex.join(["bcnn", *argv[1:]] if ours else argv)
-
-
-def versions() -> dict[str, str]:
-    return {
-        "bcnn": __version__,
-        "torch": str(torch.__version__),
-        "numpy": numpy.__version__,
-        "python": platform.python_version(),
-    }
-
-
-def git_commit() -> str:
-    """The commit of the package's own source, with a + if it was changed since; empty for an installed package."""
-    here = Path(__file__).parent
-    try:
-        commit = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=True
-        ).stdout
-        changed = subprocess.run(
-            ["git", "--no-optional-locks", "status", "--porcelain", "--untracked-files=no", "."],
-            cwd=here,
-            capture_output=True,
-            text=True,
-        ).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return commit.strip() + ("+" if changed.strip() else "")
-
-
-def provenance(config: TrainConfig, accuracies: dict[str, float]) -> dict[str, Any]:
-    """What a trained network says about where it comes from. The data's place on this machine is nobody's business."""
-    plain = settings.to_dict(config)
-    plain["data"]["source"] = Path(config.data.source).name
-    # Names of files may hold bytes that are no text, and a packed file holds none: found out now, not when it is packed.
-    plain = json.loads(json.dumps(plain, ensure_ascii=False).encode("utf-8", "replace"))
-    return {
-        "recipe": config.recipe,
-        "seed": config.seed,
-        "config": plain,
-        "accuracy": accuracies,
-        "versions": versions(),
-        "commit": git_commit(),
-    }
+    @staticmethod
+    def resumed(folder: str | Path, more_epochs: int = 0) -> TrainingRun:
+        """Go on with the run in a folder, by its own config, with more epochs for its last step."""
+        found = RunFolder(Path(folder))
+        config = found.config()
+        config = extended(config, more_epochs) if more_epochs else config
+        return TrainingRun(config, found, resume=True, more_epochs=more_epochs)

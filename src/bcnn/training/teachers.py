@@ -28,11 +28,11 @@ from torch.nn import functional as F
 
 from bcnn.base.errors import UserError
 from bcnn.base.files import check_plain, replacing
-from bcnn.data import Data
 from bcnn.lowering.lower import image_size
 from bcnn.nets.bcnn import Network
 from bcnn.training import checkpoint
-from bcnn.training.losses import Taps
+from bcnn.training.batches import Data
+from bcnn.training.losses import LevelMaps
 
 Floats3 = tuple[float, float, float]
 IMAGENET: tuple[Floats3, Floats3] = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # what pretrained networks expect
@@ -53,8 +53,8 @@ class Teacher:
         if self.size and x.shape[2:] != self.size:
             x = F.interpolate(x, self.size, mode="bilinear", align_corners=False, antialias=True)
         if isinstance(self.module, Network):
-            with Taps(self.module) as taps:
-                return self.module(x).softmax(1), taps.maps
+            with LevelMaps(self.module) as seen:
+                return self.module(x).softmax(1), seen.maps
         return self.module(x).softmax(1), []
 
 

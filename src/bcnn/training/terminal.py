@@ -5,15 +5,17 @@ Where there is no terminal, a line every half a minute takes the bar's place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich import progress
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from bcnn.base.console import Console
-from bcnn.base.progress_log import Heartbeat
+from bcnn.base.progress import Progress, sentences
+from bcnn.base.progress_log import ProgressLog
 from bcnn.training.time_estimate import duration
 
 # (title, width, format) of each column, and the key of the epoch's record it shows; together 80 wide.
@@ -46,7 +48,7 @@ class Terminal:
         self.quiet = quiet
         self.explained = False
         self.console = Console(stderr=True, quiet=quiet, highlight=False)
-        self.bar = Progress(
+        self.bar = progress.Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),  # the time left must fit in 80 columns
             MofNCompleteColumn(),
@@ -57,7 +59,7 @@ class Terminal:
             disable=quiet or not self.console.is_terminal,
         )
         self.task = self.bar.add_task("train", total=total, completed=done, left="")
-        self.heart = Heartbeat(quiet)
+        self.log = ProgressLog(quiet)
 
     def __enter__(self) -> Terminal:
         self.bar.start()
@@ -85,7 +87,7 @@ class Terminal:
         self.bar.update(self.task, advance=1, description=what, left=text)
         if not self.quiet:
             task = self.bar.tasks[0]
-            self.heart.beat(
+            self.log.line(
                 lambda: f"{what}: {task.completed:.0f} of {task.total:.0f} updates, {text or 'no estimate yet'}"
             )
 
@@ -94,19 +96,20 @@ class Terminal:
         self.bar.update(self.task, total=total)
 
     @contextmanager
-    def side_task(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
-        """A second bar below the first while something else goes on; yields the function that moves it."""
-        task = self.bar.add_task(what, total=total, left="")
-        done = 0
+    def side_tasks(self) -> Iterator[Progress]:
+        """Bars below the first while something else goes on."""
+        tasks: dict[str, TaskID] = {}
+        log = sentences(lambda text: self.log.line(lambda: text))
 
-        def advance(count: int) -> None:
-            nonlocal done
-            done += count
-            self.bar.update(task, advance=count)
-            self.heart.beat(lambda: f"{what}: {done:,} of {total:,} images")
+        def show(what: str, count: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = self.bar.add_task(what, total=total, left="")
+            self.bar.update(tasks[what], advance=count)
+            log(what, count, total)
 
-        yield advance
-        self.bar.remove_task(task)
+        yield show
+        for task in tasks.values():
+            self.bar.remove_task(task)
 
     def row(self, record: dict[str, Any]) -> None:
         balance, surviving = record["balance"].values(), record["surviving"].values()  # none in a network that is real

@@ -16,7 +16,7 @@ HALF_LIFE = 60.0  # seconds: what is older counts half
 
 
 @dataclass
-class Eta:
+class TimeEstimate:
     config: TrainConfig
     batch: int
     batches: int  # updates of an epoch

@@ -13,7 +13,7 @@ from bcnn.nets.latent import latent_weights
 
 
 @dataclass(frozen=True)
-class Report:
+class TransferReport:
     """What a transfer moved."""
 
     source: str
@@ -46,13 +46,13 @@ def check_state(state: Mapping[str, Tensor], network: nn.Module, source: str) ->
             raise UserError(f"{source}: {name} is {state[name].dtype}, this network's is {tensor.dtype}")
 
 
-def transfer(state: Mapping[str, Tensor], network: nn.Module, source: str) -> Report:
+def transfer(state: Mapping[str, Tensor], network: nn.Module, source: str) -> TransferReport:
     """Copy `state` into the network. What does not fit is a `UserError`, never a silent drop."""
     check_state(state, network, source)
     network.load_state_dict(dict(state), strict=True)
     own = network.state_dict()
     moved = [weight.detach() for weight in latent_weights(network)]
-    return Report(
+    return TransferReport(
         source,
         len(own),
         sum(t.numel() for t in own.values()),

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import safetensors
 from numpy.typing import NDArray
 
 from bcnn.base.errors import UserError, nearest
-from bcnn.base.files import check_plain
-from bcnn.base.scores import Scores
+from bcnn.base.progress import Progress, silent
+from bcnn.base.scores import Indices, Scores, evaluate
 from bcnn.data.config import DataConfig
 from bcnn.packed import card, shipped
+from bcnn.packed.container import is_checkpoint
 
 if TYPE_CHECKING:
     from bcnn.data.sources import Images
 
 BATCH = 256
-Progress = Callable[[int, int], object]  # images of this batch, images in all
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ def measure(
     data: str = "",
     split: str = "",
     strict: bool = False,
-    progress: Progress = lambda count, total: None,
+    progress: Progress = silent,
     only: tuple[str, ...] = (),
 ) -> Result:
     """Scores of `model` over the evaluation images of `data`: a shipped model, a packed file, a checkpoint or a run folder.
@@ -72,11 +70,11 @@ def measure_packed(
     data: str = "",
     split: str = "",
     strict: bool = False,
-    progress: Progress = lambda count, total: None,
+    progress: Progress = silent,
     only: tuple[str, ...] = (),
 ) -> Result:
     from bcnn.data import sources
-    from bcnn.data.decode import Unreadable, batches
+    from bcnn.data.decode import Unreadable, numbered
     from bcnn.engine import Engine
     from bcnn.packed import packfile
 
@@ -99,13 +97,14 @@ def measure_packed(
             )
     else:
         check_classes(model, known, len(engine.classes), found.classes)
-    scores, unreadable, answers = Scores.of(classes), Unreadable(strict), []
-    numbered = sources.Images(photos.items, np.arange(len(photos)))  # so that it is known which ones could be read
-    for pixels, index in batches(numbered, program.shapes[0][:2], program.crop, unreadable, BATCH):
-        labels, logits = photos.labels[index], engine.run(pixels).reshape(len(index), classes)
-        scores.add(logits, labels)
-        answers += _answers(photos, index, labels, logits)
-        progress(len(labels), len(photos))
+    unreadable = Unreadable(strict)
+    answers: list[Answer] = []
+
+    def look(index: Indices, logits: NDArray[np.float32], truth: Indices) -> None:
+        answers.extend(_answers(photos, index, truth, logits))
+
+    found_batches = numbered(photos, program.shapes[0][:2], program.crop, unreadable, BATCH)
+    scores = evaluate(engine.run, found_batches, photos.labels, classes, progress, f"measuring {model}", look)
     if not scores.count:
         raise UserError(f"none of the {len(photos)} evaluation images can be read")
     if unreadable:
@@ -116,9 +115,7 @@ def measure_packed(
     )
 
 
-def _answers(
-    photos: Images, index: NDArray[np.int64], labels: NDArray[np.int64], logits: NDArray[np.float32]
-) -> list[Answer]:
+def _answers(photos: Images, index: Indices, labels: Indices, logits: NDArray[np.float32]) -> list[Answer]:
     x = logits.astype(np.float64)
     exp = np.exp(x - x.max(axis=1, keepdims=True))
     said = np.argsort(-logits, axis=1, kind="stable")[:, 0]
@@ -153,17 +150,6 @@ def _some(
     if not len(chosen):
         raise UserError(f"the data has no evaluation images of {', '.join(only)}")
     return Images(chosen.items, number[number >= 0])
-
-
-def is_checkpoint(path: Path) -> bool:
-    """Whether a file is a checkpoint of ours, by its header alone (a packed file is a safetensors file too)."""
-    try:
-        check_plain(path)
-        with safetensors.safe_open(str(path), "np") as file:
-            header: dict[str, str] = file.metadata() or {}
-            return header.get("format", "").startswith("bcnn-checkpoint")
-    except (OSError, safetensors.SafetensorError):
-        return False
 
 
 def data_config(data: str, crop: float, provenance: dict[str, Any], strict: bool) -> DataConfig:

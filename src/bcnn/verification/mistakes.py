@@ -10,7 +10,7 @@ from bcnn.base.errors import UserError
 from bcnn.base.files import replacing
 from bcnn.verification.evaluation import Answer, Result
 
-MOST = 200  # thumbnails: nobody looks at more
+MAX_THUMBNAILS = 200  # nobody looks at more
 SIDE = 256  # of a thumbnail, the longer one
 
 
@@ -30,7 +30,7 @@ def write(result: Result, folder: Path) -> int:
     if not result.answers:
         raise UserError("mistakes are kept for packed files only; pack the run first: bcnn pack RUN")
     check_folder(folder)
-    wrong = mistakes(result)[:MOST]
+    wrong = mistakes(result)[:MAX_THUMBNAILS]
     shown = [(answer, answer.image) for answer in wrong if isinstance(answer.image, Path)]
     if len(shown) < len(wrong):
         raise UserError("the data set has no files that could be shown; --mistakes needs a folder of images")

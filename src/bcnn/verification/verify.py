@@ -20,13 +20,18 @@ from numpy.typing import NDArray
 
 from bcnn.base import images
 from bcnn.base.errors import UserError
+from bcnn.base.progress import Progress, silent
+from bcnn.base.scores import Logits
 from bcnn.packed import card, packfile
 from bcnn.program.interpret import as_real, interpret, interpret_maps
-from bcnn.program.ops import Floats, Values
+from bcnn.program.ops import Values
 from bcnn.program.program import Program
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from bcnn.engine import Engine
+    from bcnn.lowering.packing import Reads
 
 # Torch and program run free over a data set: rounding flips signs near zero, and an image near a tie changes its class. A wrong
 # layer agrees on far fewer images than this.
@@ -34,7 +39,7 @@ AGREEMENT = 0.95
 AGREEMENT_OF_INTEGERS = 0.8  # another arithmetic flips more signs, see program.fixed
 # The interpreter keeps every map of an image. A small file can declare large maps: past this it is refused, not tried.
 MAX_MAP_BYTES = 1 << 29
-Logits = Callable[[NDArray[np.uint8]], Floats]  # uint8 N,H,W,3 -> N,classes
+Network = Callable[[Program], "tuple[nn.Module, Reads]"]  # a program -> the torch network it was made from
 
 
 @dataclass(frozen=True)
@@ -46,19 +51,14 @@ class Check:
 
 def verify(
     path: str | Path,
-    checkpoint: str | Path | None = None,
+    checkpoint: str | Path | Network | None = None,
     data: str | Path | None = None,
     limit: int = 1000,
-    progress: Callable[[str], object] = lambda doing: None,
+    progress: Progress = silent,
 ) -> Iterator[Check]:
-    """Yields every check as it is done. `data` is a folder of images, at most `limit` of which are used.
+    """Yield every check as it is done. `data` is a folder of images, at most `limit` of which are used.
 
-    `progress` is told what is being done; by default nobody listens.
-
-    >>> import bcnn
-    >>> from bcnn.packed.shipped import find
-    >>> all(check.passed for check in bcnn.verify(find("digits")))
-    True
+    `checkpoint` is one, or a run folder; or a function that gives the torch network which the program was made from.
     """
     if not Path(path).is_file():
         raise UserError(f"no packed file at {path}; make one with `bcnn pack CHECKPOINT -o {path}`")
@@ -76,18 +76,18 @@ def verify(
             "size", False, f"its maps take {map_bytes:,} bytes an image; verify interprets up to {MAX_MAP_BYTES:,}"
         )
         return
-    progress("Interpreting the test vectors")
+    progress("Interpreting the test vectors", 0, 0)
     vectors = [packfile.vector_image(seed, height, width) for seed in packed.test_seeds or (0,)]
     maps = [interpret_maps(program, image) for image in vectors]
     yield _test_vectors(packed, maps)
-    progress("Comparing the engine with the interpreter")
+    progress("Comparing the engine with the interpreter", 0, 0)
     yield from _engines(program, vectors, maps)
     network_logits: Logits | None = None
     if checkpoint is not None:
         from bcnn.verification import verify_torch
 
-        progress("Comparing torch with the program")
-        network, meta = verify_torch.load_packed(checkpoint, program)
+        progress("Comparing torch with the program", 0, 0)
+        network, meta = checkpoint(program) if callable(checkpoint) else verify_torch.load(checkpoint)
         if program.numbers == "float32":
             yield verify_torch.check_modules(network, meta, program, vectors)
         else:
@@ -144,9 +144,7 @@ def _count(one: Values, other: Values) -> str:
 # --- a data set -------------------------------------------------------------------------------------------------------
 
 
-def _data(
-    program: Program, folder: Path, limit: int, network_logits: Logits | None, progress: Callable[[str], object]
-) -> Check:
+def _data(program: Program, folder: Path, limit: int, network_logits: Logits | None, progress: Progress) -> Check:
     from bcnn.engine import Engine
 
     if not folder.is_dir():
@@ -164,11 +162,11 @@ def _data(
     agree, right = 0, 0
     truth = classes_of(files, folder, program)
     for start in range(0, len(files), 16):
-        progress(f"Comparing first choices: {start} of {len(files)} images")
         batch = np.stack([images.fit(images.open_rgb(file), size, program.crop) for file in files[start : start + 16]])
         first = engine.run(batch).argmax(axis=1)
         agree += int((first == reference(batch).argmax(axis=1)).sum())
         right += int((first == truth[start : start + 16]).sum()) if truth is not None else 0
+        progress("Comparing first choices", len(batch), len(files))
     share = AGREEMENT if program.numbers == "float32" else AGREEMENT_OF_INTEGERS
     needed = len(files) if network_logits is None else int(np.floor(share * len(files)))
     other = "interpreter" if network_logits is None else "torch"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -11,51 +10,20 @@ from numpy.typing import NDArray
 from torch import nn
 
 from bcnn.base.errors import UserError
-from bcnn.integers.dequantize import reals
+from bcnn.base.scores import Logits
 from bcnn.lowering.compare import compare
 from bcnn.lowering.lower import lower, normalised
-from bcnn.models.find import Given, find
-from bcnn.nets.registry import ARCHITECTURES
-from bcnn.program.ops import BinaryConv, FixedBinaryConv, Floats, Input
+from bcnn.lowering.packing import Reads
+from bcnn.program.ops import BinaryConv, FixedBinaryConv, Floats
 from bcnn.program.program import Program
-from bcnn.verification.verify import Check, Logits
-
-if TYPE_CHECKING:
-    from bcnn.training.checkpoint import Meta
+from bcnn.verification.verify import Check
 
 
-class Reads(Protocol):
-    """What an image is normalised with: a checkpoint's `Meta` has it, and so has a `Found`."""
-
-    @property
-    def mean(self) -> tuple[float, float, float]: ...
-
-    @property
-    def std(self) -> tuple[float, float, float]: ...
-
-
-def load(checkpoint: str | Path) -> tuple[nn.Module, Meta]:
+def load(checkpoint: str | Path) -> tuple[nn.Module, Reads]:
     """The network in eval mode, and what `bcnn.training.checkpoint` says about it."""
     from bcnn.training.checkpoint import load
 
     return load(checkpoint)
-
-
-def load_packed(what: str | Path, program: Program) -> tuple[nn.Module, Reads]:
-    """The network that a program was made from: a checkpoint, or anything else that `bcnn pack` takes. The program itself says what
-    size, mean and std the latter was packed with."""
-    if isinstance(what, Path) or not (what in ARCHITECTURES or ".py:" in what):
-        return load(what)
-    first = reals(program).ops[0]
-    assert isinstance(first, Input)
-    std = 1 / (255 * first.scale.astype(np.float64))  # input_affine, backwards
-    mean = -first.offset.astype(np.float64) * std
-    found = find(what, Given((first.height, first.width), _three(mean), _three(std)))
-    return found.module, found
-
-
-def _three(values: NDArray[np.float64]) -> tuple[float, float, float]:
-    return float(values[0]), float(values[1]), float(values[2])
 
 
 def check_modules(network: nn.Module, meta: Reads, program: Program, vectors: list[NDArray[np.uint8]]) -> Check:

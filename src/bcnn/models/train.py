@@ -5,13 +5,12 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bcnn.base.console import Console
 from bcnn.base.errors import UserError
-from bcnn.data.config import DataConfig
 
 if TYPE_CHECKING:
     from torch import nn
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from bcnn.engine import Engine
     from bcnn.nets.network_spec import AnyNetwork
     from bcnn.packed.packfile import Sizes
-    from bcnn.training.loop import Callback
+    from bcnn.training.run import Callback
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Run:
     @property
     def info(self) -> dict[str, Any]:
         """run.json: settings, versions, data, accuracy after each step."""
-        from bcnn.training.run import RunFolder
+        from bcnn.training.run_folder import RunFolder
 
         return RunFolder(Path(self.folder)).read_info()
 
@@ -81,7 +80,7 @@ class Run:
     def report(self) -> Path:
         """The page about the run and its data, written again from what the folder holds; its path."""
         from bcnn.training import report
-        from bcnn.training.run import RunFolder
+        from bcnn.training.run_folder import RunFolder
 
         report.write(RunFolder(Path(self.folder)))
         return Path(self.folder) / "report.html"
@@ -119,36 +118,32 @@ def train(
     >>> run.pack(f"{folder}/squares.bcnn").total < 10_000
     True
     """
-    from bcnn.cli.train import free_folder
     from bcnn.data import objects
-    from bcnn.training import choose
-    from bcnn.training.batches import find_source
+    from bcnn.training.choose import choose
+    from bcnn.training.run import TrainingRun
+    from bcnn.training.run_folder import RunFolder, free_folder
     from bcnn.training.run_training import train as start
+    from bcnn.training.wanted import Wanted
 
     began = time.monotonic()
-    if isinstance(dataset, str | Path):
-        data = DataConfig(source=str(dataset))
-        source = None if minutes is None else find_source(data)
-        if validation is not None or classes is not None:
-            raise UserError("a folder has its own classes and evaluation images: leave out validation and classes")
-        name = Path(dataset).name
-    else:
-        data, source = DataConfig(), objects.source_of(dataset, validation, classes)
-        name = "python"
-    wanted = choose.Wanted(
+    folder_of_images = isinstance(dataset, str | Path)
+    if folder_of_images and (validation is not None or classes is not None):
+        raise UserError("a folder has its own classes and evaluation images: leave out validation and classes")
+    wanted = Wanted(
+        data=str(dataset) if folder_of_images else objects.source_of(dataset, validation, classes),
         recipe=recipe,
-        network=network if isinstance(network, str) else "",
+        network=network or "",
         init=str(init),
         size=size,
         epochs=epochs or 0,
         minutes=minutes or 0.0,
         settings=tuple(settings),
     )
-    chosen = choose.choose(wanted, data, source, began, None if isinstance(network, str) else network)
+    choice = choose(wanted, began)
     console = Console(stderr=True, highlight=False, markup=False)
-    for line in chosen.lines:
+    for line in choice.lines:
         console.print(line, soft_wrap=True)
-    config = replace(chosen.config, data=replace(chosen.config.data, source=data.source))
-    folder = Path(out) if out is not None else free_folder(name or config.recipe)
-    start(config, folder, source=source, began=began, callbacks=callbacks)
-    return Run(folder)
+    name = Path(dataset).name if folder_of_images else "python"
+    folder = RunFolder(Path(out) if out is not None else free_folder(name or choice.config.recipe))
+    start(TrainingRun(choice.config, folder, choice.source, tuple(callbacks), began=began))
+    return Run(folder.path)
