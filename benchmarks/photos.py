@@ -118,11 +118,10 @@ def learned(folder: str, source: Source, minutes: float) -> Result:
 
 def trained(folder: str, source: Source, minutes: float, init: str = "") -> Result:
     """`bcnn train --minutes`, with the processor's time for a clock."""
-    from bcnn.training.choose import choose
+    from bcnn.training.choose import Wanted, choose
     from bcnn.training.run import TrainingRun
     from bcnn.training.run_folder import RunFolder
     from bcnn.training.run_training import train
-    from bcnn.training.wanted import Wanted
 
     began = time.process_time()
     wanted = Wanted(data=folder, init=init, minutes=minutes, settings=("threads=1", "tensorboard=false"))

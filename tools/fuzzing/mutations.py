@@ -19,7 +19,7 @@ class Mutation(NamedTuple):
 FILES, CHECKPOINT, START, LOOP = (
     "src/bcnn/base/files.py",
     "src/bcnn/training/checkpoint.py",
-    "src/bcnn/training/run_training.py",
+    "src/bcnn/training/opening.py",
     "src/bcnn/training/loop.py",
 )
 RESUME = "tests/training/test_train_resume.py"
@@ -49,11 +49,11 @@ MUTATIONS = (
     Mutation(CHECKPOINT, "branches > len(state) or weights > values", "False", "tests/training/test_checkpoint.py", "much_memory"),
     Mutation(CHECKPOINT, "previous(path) if keep else None", "None", "tests/training/test_checkpoint.py", "generation"),
     Mutation(START, "        checkpoint.restore(folder.last)\n", "        pass\n", RESUME, "damaged_checkpoint"),
-    Mutation(LOOP, "contents, must, keep=True)", "contents, must)", RESUME, "damaged_checkpoint"),
-    Mutation(LOOP, "or progress.batch > batches", "", RESUME, "damaged_progress"),
+    Mutation("src/bcnn/training/saver.py", "contents, must, keep=True)", "contents, must)", RESUME, "damaged_checkpoint"),
+    Mutation("src/bcnn/training/run_progress.py", "or self.batch > batches", "", RESUME, "damaged_progress"),
     # --- runs
     Mutation(
-        LOOP, "                    progress.epochs_done,\n", "                    0,\n",
+        LOOP, "                progress.epochs_done,\n", "                0,\n",
         "tests/training/test_train_loop.py", "every_epoch",
     ),
     Mutation("src/bcnn/training/augment.py", "generator(seed, 1, epoch)", "generator(seed, 1, 0)", "tests/training/test_train_loop.py", "every_epoch"),
@@ -66,7 +66,7 @@ MUTATIONS = (
     Mutation("src/bcnn/training/lock.py", "after_in_child=_let_go", "before=lambda: None", "tests/training/test_train_lock.py", "killed"),
     Mutation("src/bcnn/training/lock.py", "with suppress(OSError):  #", "with suppress(KeyError):  #", "tests/training/test_train_lock.py", "note"),
     Mutation("src/bcnn/training/transfer.py", "if state[name].dtype != tensor.dtype", "if False", "tests/training/test_train_losses.py", "transfer"),
-    Mutation("src/bcnn/training/run.py", ', errors="replace"', "", "tests/training/test_train_report.py", "no_records"),
+    Mutation("src/bcnn/training/run_folder.py", ', errors="replace"', "", "tests/training/test_train_report.py", "no_records"),
     # --- trust
     Mutation("src/bcnn/training/teachers.py", '    if name.endswith(".pt2"):\n        raise', '    if False:\n        raise', "tests/training/test_train_teachers.py", "trust"),
     Mutation("src/bcnn/data/cifar.py", "if (module, name) not in self.ALLOWED", "if False", "tests/data/test_data_cifar.py"),

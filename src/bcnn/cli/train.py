@@ -102,8 +102,7 @@ def train(
         asked = TrainingRun.resumed(folder, _whole(epochs[1:]) if epochs else 0)
     else:
         from bcnn.models.find import parse_size
-        from bcnn.training.choose import choose
-        from bcnn.training.wanted import Wanted
+        from bcnn.training.choose import Wanted, choose
 
         wanted = Wanted(
             data=data,

@@ -119,11 +119,10 @@ def train(
     True
     """
     from bcnn.data import objects
-    from bcnn.training.choose import choose
+    from bcnn.training.choose import Wanted, choose
     from bcnn.training.run import TrainingRun
     from bcnn.training.run_folder import RunFolder, free_folder
     from bcnn.training.run_training import train as start
-    from bcnn.training.wanted import Wanted
 
     began = time.monotonic()
     folder_of_images = isinstance(dataset, str | Path)

@@ -1,4 +1,4 @@
-"""What a user asks of a run (recipe, network, start, size, epochs or minutes, settings) -> the complete `TrainConfig`.
+"""What a user asks of a run, on the command line or from Python (recipe, network, start, size, epochs or minutes, settings) -> the complete `TrainConfig`.
 
 nothing, or a recipe           that recipe
 a network                      its settings from the recipe for images of its size
@@ -9,18 +9,39 @@ a start, `--init`              go on from it: one step of binary weights, `tune`
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from bcnn.base.errors import UserError
 from bcnn.data.config import Augment, DataConfig
-from bcnn.data.sources import find_source
+from bcnn.data.sources import Source, find_source
 from bcnn.nets import network_spec
 from bcnn.training import budget, recipes, settings
 from bcnn.training.config import Step, TrainConfig
-from bcnn.training.wanted import Choice, Wanted
 
 TUNE_EPOCHS = 10  # of a run that goes on from another and was not told how long
 TUNE_RATE = 2e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """Whatever is not asked for stays as the recipe, the start or the plan has it."""
+
+    data: str | Source = ""  # where the images are, or images that a program holds
+    recipe: str = ""
+    network: str | network_spec.AnyNetwork = ""
+    init: str = ""
+    size: int | tuple[int, int] | None = None
+    epochs: int = 0
+    minutes: float = 0.0
+    strict: bool = False  # stop at the first unreadable image
+    settings: tuple[str, ...] = ()  # key=value, applied last
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    config: TrainConfig
+    lines: tuple[str, ...] = ()  # what was decided for the user
+    source: Source | None = None  # the images, where they had to be found for that
 
 
 def choose(wanted: Wanted, began: float | None = None, clock: budget.Clock = time.monotonic) -> Choice:

@@ -13,7 +13,7 @@ from bcnn.base.errors import UserError
 from bcnn.data import summary
 from bcnn.data.sources import Source, check_labels, find_source
 from bcnn.nets import latent, network_spec
-from bcnn.training import checkpoint, distributed, extension, initial_weights, settings, teachers
+from bcnn.training import checkpoint, distributed, initial_weights, settings, teachers
 from bcnn.training.batches import Data, open_data
 from bcnn.training.config import TrainConfig
 from bcnn.training.run import TrainingRun
@@ -92,7 +92,7 @@ def reached(run: TrainingRun, last: checkpoint.Checkpoint, images: int) -> RunPr
     try:
         progress = RunProgress.typed(last.progress)
         if run.more_epochs:
-            progress = extension.reopened(progress, run.config, run.more_epochs, run.folder)
+            progress = progress.reopened(run.config, run.more_epochs, run.folder.read_metrics("epoch"))
         return progress.check(run.config.steps, batches_of(run.config, images))
     except UserError as error:
         raise UserError(f"{run.folder.last}: {error}; start a new run") from None

@@ -12,21 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy
 import torch
 
-from bcnn.base.commit import commit
-from bcnn.base.version import __version__
+from bcnn.base.provenance import commit, versions
 from bcnn.training import distributed, settings
 from bcnn.training.config import TrainConfig
-
-
-@dataclass(frozen=True)
-class Versions:
-    bcnn: str = __version__
-    torch: str = str(torch.__version__)
-    numpy: str = numpy.__version__
-    python: str = platform.python_version()
 
 
 @dataclass(frozen=True)
@@ -35,7 +25,7 @@ class Circumstances:
 
     command: str
     started: str
-    versions: Versions
+    versions: dict[str, str]
     processes: int
     machine: str
     commit: str
@@ -45,7 +35,7 @@ class Circumstances:
         return Circumstances(
             command(sys.argv),
             time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            Versions(),
+            versions("torch", "numpy"),
             distributed.rank_world()[1],
             f"{platform.machine()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
             commit(),
@@ -60,7 +50,7 @@ class Provenance:
     seed: int
     config: dict[str, Any]  # plain data, which any later version can keep without understanding it
     accuracy: dict[str, float]  # at the end of each step
-    versions: Versions
+    versions: dict[str, str]
     commit: str
 
     @staticmethod
@@ -70,7 +60,7 @@ class Provenance:
         plain["data"]["source"] = Path(config.data.source).name
         # Names of files may hold bytes that are no text, and a packed file holds none: found out now, not when it is packed.
         plain = json.loads(json.dumps(plain, ensure_ascii=False).encode("utf-8", "replace"))
-        return Provenance(config.recipe, config.seed, plain, accuracies, Versions(), commit())
+        return Provenance(config.recipe, config.seed, plain, accuracies, versions("torch", "numpy"), commit())
 
 
 def command(argv: list[str]) -> str:

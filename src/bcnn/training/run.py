@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from bcnn.base.errors import UserError
 from bcnn.data.sources import Source
 from bcnn.training.budget import Clock
 from bcnn.training.config import TrainConfig
-from bcnn.training.extension import extended
 from bcnn.training.run_folder import RunFolder
 
 Callback = Callable[[dict[str, Any]], object]  # gets every record of metrics.jsonl as it is made
@@ -36,8 +36,16 @@ class TrainingRun:
 
     @staticmethod
     def resumed(folder: str | Path, more_epochs: int = 0) -> TrainingRun:
-        """Go on with the run in a folder, by its own config, with more epochs for its last step."""
+        """Go on with the run in a folder, by its own config.
+
+        `more_epochs` are added to its last step, whose cosine is stretched over the old and the new ones together: the rate
+        takes up again where that wave is. Minutes, if the run had some, no longer count.
+        """
         found = RunFolder(Path(folder))
         config = found.config()
-        config = extended(config, more_epochs) if more_epochs else config
+        if more_epochs < 0:
+            raise UserError(f"--epochs +{more_epochs}: a run can be extended by 1 epoch or more")
+        if more_epochs:
+            *before, last = config.steps
+            config = replace(config, steps=(*before, replace(last, epochs=last.epochs + more_epochs)), minutes=0.0)
         return TrainingRun(config, found, resume=True, more_epochs=more_epochs)

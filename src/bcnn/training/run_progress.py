@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bcnn.base.errors import UserError
@@ -58,3 +58,20 @@ class RunProgress:
                 f"batch {self.batch} with accuracies of {sorted(self.accuracies)}"
             )
         return self
+
+    def reopened(self, config: TrainConfig, more_epochs: int, epochs: list[dict[str, Any]]) -> RunProgress:
+        """Of a finished run whose last step gets more epochs: the end of those that it had, with `epochs` as its records.
+
+        It has forgotten Adam's state, and begins with a new one. Of any other run, where it is.
+        """
+        if not self.finished:
+            return self
+        step = config.steps[-1]
+        reached = [r["accuracy"] for r in epochs if r.get("step") == step.name]
+        return replace(
+            self,
+            step=len(config.steps) - 1,
+            epoch=step.total_epochs - more_epochs,
+            finished=False,
+            best=max((a for a in reached if isinstance(a, float)), default=-1.0),
+        )
