@@ -16,12 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import bcnn
+from bcnn.models.evaluate import measure
 from bcnn.training.recipes import recipe
 from bcnn.training.run import TrainingRun
 from bcnn.training.run_folder import RunFolder
 from bcnn.training.run_training import train
-from bcnn.verification.evaluation import measure
-from bcnn.verification.verify import verify
 
 
 def main() -> None:
@@ -46,7 +45,7 @@ def main() -> None:
 
     model = arguments.run / "model.bcnn"
     sizes = bcnn.pack(arguments.run, model)
-    for check in verify(model, checkpoint=arguments.run):  # what was trained is what runs
+    for check in bcnn.verify(model, checkpoint=arguments.run):  # what was trained is what runs
         print("pass" if check.passed else "FAIL", check.name, check.detail, sep="  ")
     scores = measure(str(model), str(arguments.photos)).scores
     print(f"{scores.top1:.1%} of {scores.count} photos right in the engine; {model}: {sizes.total:,} bytes")

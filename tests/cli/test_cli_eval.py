@@ -15,8 +15,9 @@ from bcnn.cli.app import app
 from bcnn.data import sources
 from bcnn.learning.learn import Wishes
 from bcnn.learning.learn import learn as learned
+from bcnn.models.evaluate import measure
 from bcnn.packed import packfile
-from bcnn.verification import evaluation, mistakes
+from bcnn.verification import mistakes
 
 
 @pytest.fixture(scope="module")
@@ -69,27 +70,27 @@ def test_some_classes_are_measured_alone(model):
 
 def test_the_data_may_lack_classes_and_have_them_in_another_order(model, tmp_path):
     photos.folder(tmp_path / "data", ("green", "red"), 8)
-    result = evaluation.measure(str(model), str(tmp_path / "data"))
+    result = measure(str(model), str(tmp_path / "data"))
     assert result.scores.top1 == 1
     assert (result.scores.confusion.sum(1) > 0).tolist() == [False, True, True]
     assert "2 of the network's 3 classes, no images of blue" in result.notes
-    assert evaluation.measure(str(model), str(tmp_path / "data"), only=("green",)).scores.top1 == 1
+    assert measure(str(model), str(tmp_path / "data"), only=("green",)).scores.top1 == 1
     program = bcnn.load(model).program
     labels = ("red", "blue", "green")  # as --add leaves them
     packfile.save(dataclasses.replace(program, labels=labels, provenance={}), tmp_path / "m.bcnn")
-    result = evaluation.measure(str(tmp_path / "m.bcnn"), str(tmp_path / "data"))
+    result = measure(str(tmp_path / "m.bcnn"), str(tmp_path / "data"))
     assert (result.scores.confusion.sum(1) > 0).tolist() == [True, False, True]
 
 
 def test_classes_that_the_network_does_not_know_are_a_sentence(model, tmp_path):
     photos.folder(tmp_path / "data", ("blue", "green", "red", "white"), 8)
     with pytest.raises(UserError, match=r"knows 3 classes .* the data has 4 .* --classes"):
-        evaluation.measure(str(model), str(tmp_path / "data"))
+        measure(str(model), str(tmp_path / "data"))
 
 
 def test_mistakes_become_thumbnails_the_surest_first(model, tmp_path):
-    result = evaluation.measure(str(model), str(model.parent / "swapped"))
-    wanted = mistakes.mistakes(result)
+    result = measure(str(model), str(model.parent / "swapped"))
+    wanted = result.mistakes()
     output = run(
         "eval",
         model,

@@ -121,7 +121,7 @@ def test_models_load_and_answer_without_torch():
 
 
 def test_a_packed_file_is_evaluated_without_torch():
-    code = "import sys; from bcnn.verification.evaluation import measure; result = measure('digits')\n"
+    code = "import sys; from bcnn.models.evaluate import measure; result = measure('digits')\n"
     code += "assert result.scores.top1 == result.card.top1, (result.scores.top1, result.card.top1)\n"
     code += "assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -11,9 +11,9 @@ from tools.pages.model_descriptions import MODELS
 from tools.release.ship import ship
 
 import bcnn
+from bcnn.models.evaluate import measure
 from bcnn.packed import card, packfile
 from bcnn.training.checkpoint import load
-from bcnn.verification.evaluation import measure
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,13 @@ from bcnn.program import ops
 from bcnn.program.interpret import interpret_maps
 from bcnn.program.program import Program
 from bcnn.verification.verify import AGREEMENT, compare_engine, spread, verify
+from bcnn.verification.verify_torch import of_checkpoint
 
 torch.set_num_threads(1)
+
+
+def trained(program):
+    return of_checkpoint("run")
 
 
 @pytest.fixture
@@ -68,7 +73,7 @@ def resigned(path, change):
 def test_everything_passes(lowered, photos, monkeypatch):
     fakes.use_engine(monkeypatch)
     fakes.use_checkpoint(monkeypatch, samples.network())
-    checks = outcome(verify(lowered, checkpoint="run", data=photos))
+    checks = outcome(verify(lowered, trained, data=photos))
     assert checks == dict.fromkeys(["file", "test vectors", "engine fast", "engine slow", "torch", "data"], True)
 
 
@@ -101,9 +106,7 @@ def test_program_that_is_not_the_checkpoints_fails_and_names_the_layer(lowered, 
     program.ops[index].branches[0].weight[0, 0, 0] ^= np.uint32(1)
     packfile.save(program, lowered)  # hashes and test vectors are those of the wrong program
     fakes.use_checkpoint(monkeypatch, samples.network())
-    assert failure(verify(lowered, checkpoint="run")).startswith(
-        f"torch: op {index} ({program.names[index]}) is off by"
-    )
+    assert failure(verify(lowered, trained)).startswith(f"torch: op {index} ({program.names[index]}) is off by")
 
 
 def test_checkpoint_of_another_network_fails(lowered, monkeypatch):
@@ -111,7 +114,7 @@ def test_checkpoint_of_another_network_fails(lowered, monkeypatch):
     fakes.use_checkpoint(
         monkeypatch, samples.network(samples.TINY.replace(branches=2, prelu="module", intensity=False))
     )
-    assert "torch: op 0 of the program is" in failure(verify(lowered, checkpoint="run"))
+    assert "torch: op 0 of the program is" in failure(verify(lowered, trained))
 
 
 def test_binary_weights_of_integers_must_be_the_checkpoints(lowered, tmp_path, monkeypatch):
@@ -119,14 +122,14 @@ def test_binary_weights_of_integers_must_be_the_checkpoints(lowered, tmp_path, m
     path = tmp_path / "integers.bcnn"
     packfile.save(fixed(program, pictures(*program.shapes[0][:2], 3)).program, path)
     fakes.use_checkpoint(monkeypatch, samples.network())
-    (torchs,) = [check for check in verify(path, checkpoint="run") if check.name == "torch"]
+    (torchs,) = [check for check in verify(path, trained) if check.name == "torch"]
     assert torchs.passed
     assert torchs.detail.startswith(f"{sum(each.binary_params for each in program.counts()):,} binary weights equal")
     wrong = packfile.read(path)
     index = next(i for i, name in enumerate(wrong.names) if name.startswith("level1.0.conv1"))
     wrong.ops[index].branches[0].weight[0, 0, 0] ^= np.uint32(1)
     packfile.save(wrong, path)
-    assert failure(verify(path, checkpoint="run")) == (
+    assert failure(verify(path, trained)) == (
         f"torch: the binary weights of {wrong.names[index]} are not those of the network"
     )
 
@@ -149,7 +152,7 @@ def test_first_choices_that_differ_from_torchs_fail(lowered, photos, monkeypatch
         other.decoder.linear.weight.neg_()
         other.decoder.linear.bias.neg_()
     fakes.use_checkpoint(monkeypatch, other)
-    checks = outcome(verify(lowered, checkpoint="run", data=photos))
+    checks = outcome(verify(lowered, trained, data=photos))
     assert not checks["data"]
     assert not checks["torch"]
 

@@ -40,12 +40,12 @@ from bcnn.engine import Engine, choose_isa
 from bcnn.integers.quantize import PARAMETERS
 from bcnn.lowering.lower import lower
 from bcnn.models import convert
+from bcnn.models.verify import verify
 from bcnn.packed import card, packfile, shipped
 from bcnn.program.program import Program
 from bcnn.training.evaluate import batch_size
 from bcnn.training.run_folder import RunFolder
 from bcnn.verification import verify_torch
-from bcnn.verification.verify import verify
 
 ALLOWED = 0.2  # points of accuracy that integers may cost
 FLOAT, SHIPPED, TORCH = "float32", "shipped", "torch"
@@ -126,7 +126,8 @@ def of_run(run: Path, name: str, hardware: str) -> Trained:
             f"{run} is not finished: it has accuracies of {list(info.get('accuracy', {}))}, not of {steps}"
         )
     checkpoint = RunFolder(run).step(steps[-1])
-    network, meta = verify_torch.load(checkpoint)
+    trained = verify_torch.of_checkpoint(checkpoint)
+    network, meta = trained.module, trained.meta
     labels = tuple(about.names.get(label, label) for label in meta.labels)
     provenance = {**meta.provenance, "packed_by": f"bcnn {bcnn.__version__}"}
     facts = {
@@ -140,7 +141,7 @@ def of_run(run: Path, name: str, hardware: str) -> Trained:
         "log": log(RunFolder(run)),
     }
     program = lower(network, meta.mean, meta.std, labels, meta.crop, provenance)
-    return Trained(program, facts, info["config"]["data"]["source"], verify_torch.logits(network, meta), checkpoint)
+    return Trained(program, facts, info["config"]["data"]["source"], trained.logits, checkpoint)
 
 
 MEASURED = ("images", "top1", "agreement", "confusion", "engine", "measured", "float_top1", "float_same")

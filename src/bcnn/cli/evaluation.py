@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
@@ -30,7 +29,7 @@ def show(
     beside: str = "",
 ) -> None:
     """Measure and print; without a `picture`, as JSON. `beside` is another model, measured on the same images."""
-    from bcnn.verification import evaluation
+    from bcnn.models.evaluate import measure
     from bcnn.verification import mistakes as thumbnails
 
     if mistakes is not None:
@@ -38,14 +37,14 @@ def show(
     results = {}
     with bars(err) as progress:
         for each in filter(None, (model, beside)):
-            results[each] = evaluation.measure(each, data, split, strict, progress, only)
+            results[each] = measure(each, data, split, strict, progress, only)
     result = results[model]
     written = None if mistakes is None else thumbnails.write(result, mistakes)
     for note in result.notes:
         err.print(f"data: {escape(note)}", style="yellow", highlight=False, soft_wrap=True)
     if picture is None:
-        more = {"beside": _beside(result, results[beside])} if beside else {}
-        print(json.dumps({**_data(result), **more}, indent=2, allow_nan=False))
+        more = {"beside": result.beside(results[beside])} if beside else {}
+        print(json.dumps({**result.plain(), **more}, indent=2, allow_nan=False))
         return
     _print(result)
     if beside:
@@ -62,14 +61,8 @@ def show(
     out.print(f"confusion matrix: {escape(str(picture))}", highlight=False, soft_wrap=True)
 
 
-def _beside(result: Result, other: Result) -> dict[str, Any]:
-    one, two = (np.concatenate(each.scores.predictions) for each in (result, other))
-    same = float(np.mean(one == two)) if len(one) == len(two) else None  # if they could read the same images
-    return {"top1": other.scores.top1, "numbers": other.numbers, "same_first_choice": same}
-
-
 def _print_beside(model: str, result: Result, beside: str, other: Result) -> None:
-    found = _beside(result, other)
+    found = result.beside(other)
     table = Table("model", "numbers", "top-1")
     for name, each in ((model, result), (beside, other)):
         table.add_row(escape(name), each.numbers, f"{each.scores.top1:.2%}")
@@ -83,32 +76,6 @@ def _print_beside(model: str, result: Result, beside: str, other: Result) -> Non
             highlight=False,
             soft_wrap=True,
         )
-
-
-def _data(result: Result) -> dict[str, Any]:
-    scores = result.scores
-    return {
-        "images": scores.count,
-        "top1": scores.top1,
-        "top5": scores.top5,
-        "loss": scores.loss,
-        "how": result.how,
-        "classes": list(result.classes),
-        "per_class": scores.per_class(),
-        "confusion": scores.confusion.tolist(),  # [true][said]
-        "mistakes": [
-            {
-                "image": str(answer.image),
-                "class": result.classes[answer.truth],
-                "said": result.classes[answer.said],
-                "probability": answer.probability,
-            }
-            for answer in sorted(result.answers, key=lambda answer: -answer.probability)
-            if answer.said != answer.truth
-        ],
-        "recorded_top1": result.card.top1 if result.card else None,
-        "notes": list(result.notes),
-    }
 
 
 def _print(result: Result) -> None:

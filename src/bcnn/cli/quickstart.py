@@ -76,7 +76,8 @@ def quickstart(
         raise typer.Exit(128 + stopped.signal_number) from None
 
     out.print(Rule("3. audit: is every matrix product 1 bit x 1 bit?"))
-    network, meta = verify_torch.load(folder)
+    trained = verify_torch.of_checkpoint(folder)
+    network, meta = trained.module, trained.meta
     test = open_data(config.data, config.network.image_size).val
     assert test.pixels is not None  # the digits are small enough to be kept in memory
     report = audit(network, normalised(test.pixels[:1], meta.mean, meta.std))
@@ -101,7 +102,7 @@ def quickstart(
     samples = [Sample(*known) for known in zip(test.pixels, (classes[i] for i in test.labels), says, strict=True)]
     right = sum(sample.right for sample in samples)
     out.print(f"{right} of {len(samples)} test images right: {right / len(samples):.2%}")
-    times = _race(engine, verify_torch.logits(network, meta), test.pixels[:1])
+    times = _race(engine, trained.logits, test.pixels[:1])
     out.print(Columns([_picture(sample) for sample in samples[:4]], padding=(0, 3)))
 
     out.print(Rule("7. the models that come with the package"))

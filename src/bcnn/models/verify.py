@@ -12,10 +12,8 @@ from bcnn.nets.registry import ARCHITECTURES
 from bcnn.verification import verify as checks
 
 if TYPE_CHECKING:
-    from torch import nn
-
-    from bcnn.lowering.packing import Reads
     from bcnn.program.program import Program
+    from bcnn.verification.verify_torch import TorchNetwork
 
 
 def verify(
@@ -35,13 +33,16 @@ def verify(
     >>> all(check.passed for check in bcnn.verify(find("digits")))
     True
     """
-    untrained = isinstance(checkpoint, str) and (checkpoint in ARCHITECTURES or ".py:" in checkpoint)
-    network = partial(_network, str(checkpoint)) if untrained else checkpoint
-    return checks.verify(path, network, data, limit, progress)
+    reference = None if checkpoint is None else partial(_reference, checkpoint)
+    return checks.verify(path, reference, data, limit, progress)
 
 
-def _network(what: str, program: Program) -> tuple[nn.Module, Reads]:
-    """A network that was packed without training: the program says what size, mean and std it was packed with."""
+def _reference(what: str | Path, program: Program) -> TorchNetwork:
+    """Of a network that was packed without training, the program says what size, mean and std it was packed with."""
+    from bcnn.verification.verify_torch import TorchNetwork, of_checkpoint
+
+    if isinstance(what, Path) or not (what in ARCHITECTURES or ".py:" in what):
+        return of_checkpoint(what)
     from bcnn.integers.dequantize import reals
     from bcnn.models.find import Given, find
     from bcnn.program.ops import Input
@@ -50,4 +51,4 @@ def _network(what: str, program: Program) -> tuple[nn.Module, Reads]:
     first = reals(program).ops[0]
     assert isinstance(first, Input)
     found = find(what, Given((first.height, first.width), *mean_std(first)))
-    return found.module, found
+    return TorchNetwork(found.module, found)

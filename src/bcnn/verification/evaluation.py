@@ -1,10 +1,10 @@
-"""`bcnn eval`: a trained network over a data set. A packed file runs in the engine, without torch; a checkpoint in torch."""
+"""A packed file over a data set, in the engine: scores, and what was said of each image. No torch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from bcnn.base.errors import UserError, nearest
 from bcnn.base.progress import Progress, silent
 from bcnn.base.scores import Indices, Scores, evaluate
+from bcnn.data import sources
 from bcnn.data.config import DataConfig
-from bcnn.packed import card, shipped
-from bcnn.packed.container import is_checkpoint
-
-if TYPE_CHECKING:
-    from bcnn.data.sources import Images
+from bcnn.data.decode import Unreadable, numbered
+from bcnn.data.sources import Images
+from bcnn.engine import Engine
+from bcnn.packed import card, packfile, shipped
 
 BATCH = 256
 
@@ -42,27 +42,40 @@ class Result:
     answers: tuple[Answer, ...] = ()  # of a packed file: for every image, in the order of the data set
     numbers: str = "float32"
 
+    def plain(self) -> dict[str, Any]:
+        """For JSON, the mistakes by falling probability."""
+        scores = self.scores
+        return {
+            "images": scores.count,
+            "top1": scores.top1,
+            "top5": scores.top5,
+            "loss": scores.loss,
+            "how": self.how,
+            "classes": list(self.classes),
+            "per_class": scores.per_class(),
+            "confusion": scores.confusion.tolist(),  # [true][said]
+            "mistakes": [
+                {
+                    "image": str(answer.image),
+                    "class": self.classes[answer.truth],
+                    "said": self.classes[answer.said],
+                    "probability": answer.probability,
+                }
+                for answer in self.mistakes()
+            ],
+            "recorded_top1": self.card.top1 if self.card else None,
+            "notes": list(self.notes),
+        }
 
-def measure(
-    model: str,
-    data: str = "",
-    split: str = "",
-    strict: bool = False,
-    progress: Progress = silent,
-    only: tuple[str, ...] = (),
-) -> Result:
-    """Scores of `model` over the evaluation images of `data`: a shipped model, a packed file, a checkpoint or a run folder.
+    def mistakes(self) -> list[Answer]:
+        """The wrong answers by falling probability."""
+        return sorted((answer for answer in self.answers if answer.said != answer.truth), key=lambda a: -a.probability)
 
-    `only` names classes: images of others are left out, and the data need not have them; the network chooses among all it knows.
-    Without it, every class of the data must be one of the network's.
-    """
-    if model not in shipped.names() and (Path(model).is_dir() or is_checkpoint(Path(model))):
-        from bcnn.verification.checkpoint_evaluation import measure_checkpoint
-
-        if only:
-            raise UserError(f"{model} is a checkpoint; pack it to measure some of its classes: bcnn pack {model}")
-        return measure_checkpoint(model, data, split, strict, progress)
-    return measure_packed(model, data, split, strict, progress, only)
+    def beside(self, other: Result) -> dict[str, Any]:
+        """Another model on the same images, and how often both have the same first choice."""
+        one, two = (np.concatenate(each.scores.predictions) for each in (self, other))
+        same = float(np.mean(one == two)) if len(one) == len(two) else None  # if they could read the same images
+        return {"top1": other.scores.top1, "numbers": other.numbers, "same_first_choice": same}
 
 
 def measure_packed(
@@ -73,11 +86,7 @@ def measure_packed(
     progress: Progress = silent,
     only: tuple[str, ...] = (),
 ) -> Result:
-    from bcnn.data import sources
-    from bcnn.data.decode import Unreadable, numbered
-    from bcnn.engine import Engine
-    from bcnn.packed import packfile
-
+    """Scores of a shipped model or a packed file over the evaluation images of `data`, see `bcnn.models.evaluate`."""
     engine = Engine(packfile.read(shipped.find(model)))
     program = engine.program
     config = data_config(data, program.crop, program.provenance, strict)
@@ -134,8 +143,6 @@ def _some(
     found: tuple[str, ...],
 ) -> Images:
     """The images of the classes in `only`, named as the data has them or as people read them, with the network's numbers."""
-    from bcnn.data.sources import Images
-
     if not known:
         raise UserError(f"{model} has no names of classes; measure it on all of them")
     folders = []

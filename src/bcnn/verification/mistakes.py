@@ -8,15 +8,10 @@ from pathlib import Path
 from bcnn.base import images
 from bcnn.base.errors import UserError
 from bcnn.base.files import replacing
-from bcnn.verification.evaluation import Answer, Result
+from bcnn.verification.evaluation import Result
 
 MAX_THUMBNAILS = 200  # nobody looks at more
 SIDE = 256  # of a thumbnail, the longer one
-
-
-def mistakes(result: Result) -> list[Answer]:
-    """By falling probability of the wrong answer."""
-    return sorted((answer for answer in result.answers if answer.said != answer.truth), key=lambda a: -a.probability)
 
 
 def check_folder(folder: Path) -> None:
@@ -30,7 +25,7 @@ def write(result: Result, folder: Path) -> int:
     if not result.answers:
         raise UserError("mistakes are kept for packed files only; pack the run first: bcnn pack RUN")
     check_folder(folder)
-    wrong = mistakes(result)[:MAX_THUMBNAILS]
+    wrong = result.mistakes()[:MAX_THUMBNAILS]
     shown = [(answer, answer.image) for answer in wrong if isinstance(answer.image, Path)]
     if len(shown) < len(wrong):
         raise UserError("the data set has no files that could be shown; --mistakes needs a folder of images")

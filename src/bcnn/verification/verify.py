@@ -1,4 +1,4 @@
-"""Is what was trained what runs? Checks of a packed file, from its bytes to its predictions. No torch unless a checkpoint is given.
+"""Is what was trained what runs? Checks of a packed file, from its bytes to its predictions. No torch: a `Reference` brings it.
 
 file          every hash is right
 test vectors  the interpreter computes the stored logits, with ==
@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,14 +24,11 @@ from bcnn.base.progress import Progress, silent
 from bcnn.base.scores import Logits
 from bcnn.packed import card, packfile
 from bcnn.program.interpret import as_real, interpret, interpret_maps
-from bcnn.program.ops import Values
+from bcnn.program.ops import Floats, Values
 from bcnn.program.program import Program
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from bcnn.engine import Engine
-    from bcnn.lowering.packing import Reads
 
 # Torch and program run free over a data set: rounding flips signs near zero, and an image near a tie changes its class. A wrong
 # layer agrees on far fewer images than this.
@@ -39,7 +36,6 @@ AGREEMENT = 0.95
 AGREEMENT_OF_INTEGERS = 0.8  # another arithmetic flips more signs, see program.fixed
 # The interpreter keeps every map of an image. A small file can declare large maps: past this it is refused, not tried.
 MAX_MAP_BYTES = 1 << 29
-Network = Callable[[Program], "tuple[nn.Module, Reads]"]  # a program -> the torch network it was made from
 
 
 @dataclass(frozen=True)
@@ -49,16 +45,26 @@ class Check:
     detail: str  # what was compared, or the first difference
 
 
+class Reference(Protocol):
+    """The network that a program was made from."""
+
+    def check(self, program: Program, vectors: list[NDArray[np.uint8]]) -> Check:
+        """Of the program's parameters or ops, on images of its size."""
+
+    def logits(self, images: NDArray[np.uint8]) -> Floats:
+        """uint8 N,H,W,3 -> N,classes."""
+
+
 def verify(
     path: str | Path,
-    checkpoint: str | Path | Network | None = None,
+    reference: Callable[[Program], Reference] | None = None,
     data: str | Path | None = None,
     limit: int = 1000,
     progress: Progress = silent,
 ) -> Iterator[Check]:
     """Yield every check as it is done. `data` is a folder of images, at most `limit` of which are used.
 
-    `checkpoint` is one, or a run folder; or a function that gives the torch network which the program was made from.
+    `reference` finds the network that the program was made from, when it is needed.
     """
     if not Path(path).is_file():
         raise UserError(f"no packed file at {path}; make one with `bcnn pack CHECKPOINT -o {path}`")
@@ -83,16 +89,11 @@ def verify(
     progress("Comparing the engine with the interpreter", 0, 0)
     yield from _engines(program, vectors, maps)
     network_logits: Logits | None = None
-    if checkpoint is not None:
-        from bcnn.verification import verify_torch
-
+    if reference is not None:
         progress("Comparing torch with the program", 0, 0)
-        network, meta = checkpoint(program) if callable(checkpoint) else verify_torch.load(checkpoint)
-        if program.numbers == "float32":
-            yield verify_torch.check_modules(network, meta, program, vectors)
-        else:
-            yield verify_torch.check_bits(network, meta, program)
-        network_logits = verify_torch.logits(network, meta)
+        network = reference(program)
+        yield network.check(program, vectors)
+        network_logits = network.logits
     if data is not None:
         yield _data(program, Path(data), limit, network_logits, progress)
 

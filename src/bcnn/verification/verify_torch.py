@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,6 @@ from numpy.typing import NDArray
 from torch import nn
 
 from bcnn.base.errors import UserError
-from bcnn.base.scores import Logits
 from bcnn.lowering.compare import compare
 from bcnn.lowering.lower import lower, normalised
 from bcnn.lowering.packing import Reads
@@ -19,11 +19,30 @@ from bcnn.program.program import Program
 from bcnn.verification.verify import Check
 
 
-def load(checkpoint: str | Path) -> tuple[nn.Module, Reads]:
-    """The network in eval mode, and what `bcnn.training.checkpoint` says about it."""
+@dataclass(frozen=True, eq=False)
+class TorchNetwork:
+    """A `Reference`: the network in eval mode, and what its images are normalised with."""
+
+    module: nn.Module
+    meta: Reads
+
+    def check(self, program: Program, vectors: list[NDArray[np.uint8]]) -> Check:
+        """Every op of a float program; the bits of one in integers, whose real numbers are rounded."""
+        if program.numbers == "float32":
+            return check_modules(self.module, self.meta, program, vectors)
+        return check_bits(self.module, self.meta, program)
+
+    @torch.no_grad()
+    def logits(self, images: NDArray[np.uint8]) -> Floats:
+        made: Floats = self.module(normalised(images, self.meta.mean, self.meta.std)).float().numpy()
+        return made
+
+
+def of_checkpoint(path: str | Path) -> TorchNetwork:
+    """A checkpoint, or the last one of a run folder."""
     from bcnn.training.checkpoint import load
 
-    return load(checkpoint)
+    return TorchNetwork(*load(path))
 
 
 def check_modules(network: nn.Module, meta: Reads, program: Program, vectors: list[NDArray[np.uint8]]) -> Check:
@@ -65,12 +84,3 @@ def check_bits(network: nn.Module, meta: Reads, program: Program) -> Check:
     count = sum(each.binary_params for each in program.counts())
     detail = f"{count:,} binary weights equal the network's; real numbers are rounded, so ops are compared in the float file only"
     return Check("torch", True, detail)
-
-
-def logits(network: nn.Module, meta: Reads) -> Logits:
-    @torch.no_grad()
-    def run(images: NDArray[np.uint8]) -> Floats:
-        made: Floats = network(normalised(images, meta.mean, meta.std)).float().numpy()
-        return made
-
-    return run

@@ -1,0 +1,33 @@
+"""`bcnn eval`: a trained network over a data set. A packed file runs in the engine, without torch; a checkpoint in torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bcnn.base.errors import UserError
+from bcnn.base.progress import Progress, silent
+from bcnn.packed import shipped
+from bcnn.packed.container import is_checkpoint
+from bcnn.verification.evaluation import Result, measure_packed
+
+
+def measure(
+    model: str,
+    data: str = "",
+    split: str = "",
+    strict: bool = False,
+    progress: Progress = silent,
+    only: tuple[str, ...] = (),
+) -> Result:
+    """Scores of `model` over the evaluation images of `data`: a shipped model, a packed file, a checkpoint or a run folder.
+
+    `only` names classes: images of others are left out, and the data need not have them; the network chooses among all it knows.
+    Without it, every class of the data must be one of the network's.
+    """
+    if model not in shipped.names() and (Path(model).is_dir() or is_checkpoint(Path(model))):
+        from bcnn.verification.checkpoint_evaluation import measure_checkpoint
+
+        if only:
+            raise UserError(f"{model} is a checkpoint; pack it to measure some of its classes: bcnn pack {model}")
+        return measure_checkpoint(model, data, split, strict, progress)
+    return measure_packed(model, data, split, strict, progress, only)
