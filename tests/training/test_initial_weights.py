@@ -129,7 +129,7 @@ def test_the_engines_features_are_torchs(run):
     mean, std = (torch.tensor(v).reshape(1, 3, 1, 1) for v in (meta.mean, meta.std))
     batches = [((x / 255 - mean) / std, torch.arange(20) % 10)]
     one, y = new_decoder.features(network, batches)
-    other, same = new_decoder.features_packed(network, batches, meta.mean, meta.std, (8, 8))
+    other, same = new_decoder.features(network, batches, (meta.mean, meta.std, (8, 8)))
     assert torch.equal(y, same)
     close = (one - other).abs().amax(1) < 1e-3  # a rounding may flip a sign
     assert float(close.float().mean()) >= 0.9

@@ -48,10 +48,8 @@ def first_network(opened: OpenRun, batch: int, budget: TimeBudget | None, termin
     with terminal.side_tasks() as progress, fused.cores(network):
         latent.set_weights(network, config.steps[0].weights)
         shown = counted(parts, progress, images)
-        if config.steps[0].weights == "binary":
-            x, y = new_decoder.features_packed(network, shown, data.mean, data.std, size)
-        else:
-            x, y = new_decoder.features(network, shown)
+        reads = (data.mean, data.std, size) if config.steps[0].weights == "binary" else None
+        x, y = new_decoder.features(network, shown, reads)
     share = new_decoder.fit_decoder(network, x, y)
     terminal.say(
         f"new decoder: fitted to {len(y):,} crops of training images, {share:.1%} right of those left out of a fit",

@@ -72,9 +72,8 @@ class TimeBudget:
         is kept, and one of every later step."""
         left, planned = self.left(eta), eta.left(steps, at, epoch, batch)
         last = at == len(steps) - 1
-        one = (
-            eta.batches * eta.batch * steps[-1].size ** 2 * eta.pace + eta.between
-        )  # seconds of an epoch of the last step
+        # Seconds of an epoch of the last step.
+        one = eta.batches * eta.batch * steps[-1].size ** 2 * eta.pace + eta.between
         if planned is None or (abs(planned - left) <= min(TOLERANCE * left, PARTIAL * one)):
             return steps
 
@@ -98,9 +97,8 @@ class TimeBudget:
         if not last:
             return steps
         total = steps[at].total_epochs
-        fitting = (
-            total + (left - (eta.left(steps, at, epoch, batch) or 0.0)) / one
-        )  # a fraction of an epoch more, or less
+        # A fraction of an epoch more, or less.
+        fitting = total + (left - (eta.left(steps, at, epoch, batch) or 0.0)) / one
         total += fitting - total > PARTIAL
         self.stretch = max(1.0, total / max(fitting, 1e-6))
         return (*steps[:at], with_total(steps[at], total))

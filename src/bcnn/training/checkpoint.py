@@ -48,9 +48,7 @@ class Meta:
     std: tuple[float, float, float]
     labels: tuple[str, ...]
     crop: float  # of evaluation, see images.fit
-    provenance: dict[str, Any] = field(
-        default_factory=dict
-    )  # recipe, config, seed, accuracies, versions: plain JSON data
+    provenance: dict[str, Any] = field(default_factory=dict)  # see `provenance`: plain JSON data
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,20 +75,11 @@ def save(path: str | Path, checkpoint: Checkpoint, keep: bool = False) -> None:
     """
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.state.items()}
     tensors |= {OPTIMIZER + name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.optimizer.items()}
-    meta = checkpoint.meta
     header = {
         "format": FORMAT,
         "network": json.dumps(network_spec.to_plain(checkpoint.network)),
         "weights": checkpoint.weights,
-        "meta": json.dumps(
-            {
-                "mean": meta.mean,
-                "std": meta.std,
-                "labels": meta.labels,
-                "crop": meta.crop,
-                "provenance": meta.provenance,
-            }
-        ),
+        "meta": json.dumps(vars(checkpoint.meta)),
         "progress": json.dumps(checkpoint.progress),
         "hashes": json.dumps({name: tensor_hash(tensor) for name, tensor in tensors.items()}),
     }

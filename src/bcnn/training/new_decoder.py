@@ -4,7 +4,7 @@ pull a random decoder's errors through every layer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import torch
@@ -18,48 +18,44 @@ from bcnn.lowering.lower import lower
 from bcnn.training.batches import Floats3, scale_offset
 from bcnn.training.initial_weights import DECODER
 
+Reads = tuple[Floats3, Floats3, tuple[int, int]]  # mean, std and size of what a network reads
 MIN_SPREAD = 0.1  # of the median deviation of a feature: one of less does not count as changing
 MAX_CLASSES_FOR_CHOICE = 50  # of a penalty: each fit takes longer with each of them
 
 
 @torch.no_grad()
-def features(network: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """What the decoder's linear layer reads, N,C, and the classes, in evaluation mode."""
-    linear = network.get_submodule(DECODER.rstrip("."))
-    seen: list[Tensor] = []
-    handle = linear.register_forward_pre_hook(lambda module, args: seen.append(args[0].flatten(1).cpu()))
-    labels = []
-    training = network.training
-    network.eval()
-    try:
-        for x, y in batches:
-            network(x)
-            labels.append(y.cpu())
-    finally:
-        network.train(training)
-        handle.remove()
-    return torch.cat(seen), torch.cat(labels)
-
-
-def features_packed(
-    network: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], mean: Floats3, std: Floats3, size: tuple[int, int]
+def features(
+    network: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], reads: Reads | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The same by the engine, for a network of binary weights: a tenth of torch's time. Normalised crops become bytes again."""
+    """What the decoder's linear layer reads, N,C, and the classes, in evaluation mode.
+
+    With `reads` by the engine, for a network of binary weights: a tenth of torch's time.
+    """
     decoder = network.get_submodule("decoder")
     linear, training = decoder.linear, network.training
+    found, labels = [], []
     try:
         decoder.linear = nn.Identity()
-        engine = Engine(lower(network.eval(), mean, std, size=size))
+        answer = network.eval() if reads is None else _in_engine(network.eval(), *reads)
+        for x, y in batches:
+            found.append(answer(x).flatten(1).cpu())
+            labels.append(y.cpu())
     finally:
         decoder.linear = linear
         network.train(training)
-    seen, labels = [], []
+    return torch.cat(found), torch.cat(labels)
+
+
+def _in_engine(network: nn.Module, mean: Floats3, std: Floats3, size: tuple[int, int]) -> Callable[[Tensor], Tensor]:
+    """Normalised crops become bytes again."""
+    engine = Engine(lower(network, mean, std, size=size))
     scale, offset = (torch.from_numpy(values).reshape(1, 3, 1, 1) for values in scale_offset(mean, std))
-    for x, y in batches:
+
+    def answer(x: Tensor) -> Tensor:
         u = ((x.cpu() - offset) / scale).round().clamp(0, 255).to(torch.uint8)
-        seen.append(torch.from_numpy(engine.run(u.permute(0, 2, 3, 1).contiguous().numpy())))
-        labels.append(y.cpu())
-    return torch.cat(seen), torch.cat(labels)
+        return torch.from_numpy(engine.run(u.permute(0, 2, 3, 1).contiguous().numpy()))
+
+    return answer
 
 
 def fit_decoder(network: nn.Module, x: Tensor, y: Tensor) -> float:

@@ -17,8 +17,8 @@ from bcnn.nets.network_spec import resolve
 from bcnn.training import recipes
 from bcnn.training.config import Step, TrainConfig
 
-TO_ZERO = 0.0  # lr_last of "linear to 0"
 TENTHS = ((40, 0.1), (60, 0.01), (70, 0.001))
+BINARY = Step(name="binary", weights="binary", warmup=0, lr=1e-3, weight_decay=0.0)  # what most of them have in common
 
 
 def _imagenet(network: str, batch: int, *steps: Step) -> TrainConfig:
@@ -32,10 +32,8 @@ def bnn_vgg() -> TrainConfig:
 
     Reading: images are normalised by mean and deviation, not scaled to [-1, 1].
     """
-    step = Step(
-        name="binary", weights="binary", warmup=0, epochs=500, lr=1e-3, decay="exponential", lr_last=3e-4,
-        weight_decay=0.0, loss="squared hinge", glorot=True, clip=True,
-    )  # fmt: skip
+    how = replace(BINARY, epochs=500, decay="exponential", lr_last=3e-4)
+    step = replace(how, loss="squared hinge", glorot=True, clip=True)
     data = recipes.cifar10().data
     return TrainConfig("bnn-vgg", resolve("bnn-vgg"), data, (step,), batch=50, part=0, evaluate_every=10)
 
@@ -47,16 +45,7 @@ def xnornet_alexnet() -> TrainConfig:
 
     Reading: where decay ends a step ends, and Adam's state is forgotten.
     """
-    decayed = Step(
-        name="decayed",
-        weights="binary",
-        warmup=0,
-        epochs=29,
-        lr=1e-3,
-        decay="steps",
-        drops=((18, 0.5),),
-        weight_decay=5e-4,
-    )
+    decayed = replace(BINARY, name="decayed", epochs=29, decay="steps", drops=((18, 0.5),), weight_decay=5e-4)
     free = replace(decayed, name="free", epochs=26, lr=1e-4, drops=((14, 0.5), (23, 0.1)), weight_decay=0.0)
     return _imagenet("xnornet-alexnet", 800, decayed, free)
 
@@ -67,19 +56,13 @@ def xnornetpp_r18() -> TrainConfig:
     Reading: no code was released and its epochs of decay are not known to us; here 40, 60 and 70, as in Real-to-Binary
     Net, with which it shares authors. Batch 256 is ours.
     """
-    step = Step(
-        name="binary", weights="binary", warmup=0, epochs=80, lr=1e-3, weight_decay=0.0, decay="steps", drops=TENTHS
-    )
-    return _imagenet("xnornetpp-r18", 256, step)
+    return _imagenet("xnornetpp-r18", 256, replace(BINARY, epochs=80, decay="steps", drops=TENTHS))
 
 
 def birealnet_18() -> TrainConfig:
     """Bi-Real Net 18 on ImageNet: Adam 1e-3 linearly to 0 over 256 epochs, batch 512, label smoothing 0.1, no weight decay.
     Published: 56.4 %."""
-    step = Step(
-        name="binary", weights="binary", warmup=0, epochs=256, lr=1e-3, decay="linear", lr_last=TO_ZERO,
-        weight_decay=0.0, smoothing=0.1,
-    )  # fmt: skip
+    step = replace(BINARY, epochs=256, decay="linear", lr_last=0.0, smoothing=0.1)
     return _imagenet("birealnet-18", 512, step)
 
 
@@ -101,12 +84,8 @@ def groupnet_r18() -> TrainConfig:
 
     Reading: step 1 is the float twin, which has a hard tanh.
     """
-    step1 = Step(
-        name="step1", weights="float", warmup=0, epochs=40, lr=0.05, optimizer="sgd", decay="steps",
-        drops=((25, 0.1), (35, 0.01)), weight_decay=0.0,
-    )  # fmt: skip
-    drops = ((20, 0.1), (30, 0.01))
-    step2 = replace(step1, name="step2", weights="binary", lr=5e-4, optimizer="adam", drops=drops)
+    step1 = replace(BINARY, name="step1", weights="float", epochs=40, lr=0.05, optimizer="sgd", decay="steps", drops=((25, 0.1), (35, 0.01)))  # fmt: skip
+    step2 = replace(BINARY, name="step2", epochs=40, lr=5e-4, decay="steps", drops=((20, 0.1), (30, 0.01)))
     return _imagenet("groupnet-r18", 256, step1, step2)
 
 
@@ -115,17 +94,7 @@ def meliusnet_22() -> TrainConfig:
 
     Reading: no convolution decays here. Batch 256 is ours.
     """
-    step = Step(
-        name="binary",
-        weights="binary",
-        warmup=0,
-        epochs=120,
-        lr=2e-3,
-        lr_last=TO_ZERO,
-        optimizer="radam",
-        weight_decay=0.0,
-    )
-    return _imagenet("meliusnet-22", 256, step)
+    return _imagenet("meliusnet-22", 256, replace(BINARY, epochs=120, lr=2e-3, lr_last=0.0, optimizer="radam"))
 
 
 def reactnet_a() -> TrainConfig:
@@ -134,11 +103,8 @@ def reactnet_a() -> TrainConfig:
 
     The official code loses the convolutions of step 1 on the way to step 2 (a renamed key); here they are carried over.
     """
-    step1 = Step(
-        name="step1", weights="real", warmup=0, epochs=128, lr=1.25e-3, decay="linear", lr_last=TO_ZERO,
-        weight_decay=1e-5, teacher="torchvision:resnet34",
-    )  # fmt: skip
-    step2 = replace(step1, name="step2", weights="binary", weight_decay=0.0)
+    both = replace(BINARY, epochs=128, lr=1.25e-3, decay="linear", lr_last=0.0, teacher="torchvision:resnet34")
+    step1, step2 = replace(both, name="step1", weights="real", weight_decay=1e-5), replace(both, name="step2")
     return _imagenet("reactnet-a", 256, step1, step2)
 
 
@@ -156,9 +122,7 @@ def real2bin_r18() -> TrainConfig:
     Reading: the first two stages are one here, the float twin, which has a hard tanh. Stages match outputs alone: the published
     attention matching needs levels, which the trainer knows of the paper's networks only. Batch 256 is ours.
     """
-    twin = Step(
-        name="tanh", weights="float", warmup=0, epochs=75, lr=1e-3, weight_decay=1e-5, decay="steps", drops=TENTHS
-    )
+    twin = replace(BINARY, name="tanh", weights="float", epochs=75, weight_decay=1e-5, decay="steps", drops=TENTHS)
     signs = replace(twin, name="activations", weights="real", teacher="tanh")
     both = replace(signs, name="both", weights="binary", lr=2e-4, weight_decay=0.0, teacher="activations")
     return _imagenet("real2bin-r18", 256, twin, signs, both)

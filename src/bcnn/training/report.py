@@ -53,9 +53,8 @@ def write(folder: RunFolder) -> None:
     for name, content in pictures.items():
         write_atomic(folder.path / f"{name}.png", content)
     text = page(folder.read_info(), epochs, pictures, about)
-    write_atomic(
-        folder.path / "report.html", text.encode("utf-8", "backslashreplace")
-    )  # of names that are no text, too
+    # Of names that are no text, too.
+    write_atomic(folder.path / "report.html", text.encode("utf-8", "backslashreplace"))
 
 
 def shown(value: Any, form: str = "") -> str:

@@ -30,9 +30,7 @@ class TrainingRun:
     stop_after: int = 0  # updates in this process; 0: all
     trust: bool = False  # whether a teacher may be loaded that can run code; not kept: a resumed run asks again
     clock: Clock = time.monotonic
-    began: float = field(
-        default_factory=time.monotonic
-    )  # by that clock: the minutes of a run that has some count from here
+    began: float = field(default_factory=time.monotonic)  # by that clock: minutes count from here
 
     @staticmethod
     def resumed(folder: str | Path, more_epochs: int = 0) -> TrainingRun:
