@@ -122,7 +122,7 @@ def test_a_checkpoint_from_before_there_were_hashes_is_still_read(tmp_path):
     checkpoint.save(path, Checkpoint(tiny_runs.NETWORK, "binary", made().state_dict(), META))
     with safetensors.safe_open(str(path), "pt") as file:
         header = {key: value for key, value in file.metadata().items() if key not in ("hash", "hashes")}
-    header["format"] = checkpoint.UNHASHED
+    header["format"] = checkpoint.UNHASHED_FORMAT
     safetensors.torch.save_file(made().state_dict(), path, header)
     assert checkpoint.read(path).meta == META
 

@@ -157,7 +157,7 @@ def test_without_a_terminal_there_is_a_line_every_half_minute(capsys, monkeypatc
 
 
 def test_decoding_says_how_far_it_is(capsys, monkeypatch):
-    monkeypatch.setattr(progress_log, "EVERY", 0.0)
+    monkeypatch.setattr(progress_log, "LINE_SECONDS", 0.0)
     assert list(progress_log.watched("abc", "decode images", 3)) == ["a", "b", "c"]
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("decode images: 1 of 3, ")
@@ -165,7 +165,7 @@ def test_decoding_says_how_far_it_is(capsys, monkeypatch):
 
 
 def test_training_without_a_terminal_says_update_and_time_left(capsys, monkeypatch):
-    monkeypatch.setattr(progress_log, "EVERY", 0.0)
+    monkeypatch.setattr(progress_log, "LINE_SECONDS", 0.0)
     with Terminal(10, 0) as terminal:
         terminal.advance("step1 epoch 1/2", 600.0)
         with terminal.side_tasks() as progress:

@@ -14,7 +14,7 @@ from bcnn.lowering.lower import lower
 from bcnn.nets.bcnn import Network
 from bcnn.nets.config import Level
 from bcnn.program.ops import BinaryConv
-from bcnn.training.rebuild import LATENT, calibrate, rebuild, stated
+from bcnn.training.rebuild import LATENT_MAGNITUDE, calibrate, rebuild, stated
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
 
@@ -116,7 +116,7 @@ def test_latents_are_their_signs_times_one_magnitude():
     network = rebuild(packed(trained(tiny_runs.NETWORK)), "file").network
     for name, weight in network.named_parameters():
         if "branches" in name and name.endswith("0.weight") and weight.dim() == 4:
-            assert set(weight.abs().unique().tolist()) == {np.float32(LATENT)}
+            assert set(weight.abs().unique().tolist()) == {np.float32(LATENT_MAGNITUDE)}
 
 
 def test_the_classes_and_the_size_are_those_of_the_ops_whatever_the_provenance_says():

@@ -91,7 +91,7 @@ def ship(
     runs: dict[str, Logits] = {FLOAT: Engine(trained.program).run}
     if numbers != FLOAT:
         runs[SHIPPED] = Engine(program).run
-        part = sources.split_off(found.train, sources.SPLIT)[1]
+        part = sources.split_off(found.train, sources.SPLIT_SHARE)[1]
         check_cost(measure(trained.program, runs, part), "a fifth of the training images", allowed)
     if trained.torch_logits:
         runs[TORCH] = trained.torch_logits

@@ -8,12 +8,12 @@ from typing import TypeVar
 
 from bcnn.base.console import Console
 
-EVERY = 30.0  # seconds
+LINE_SECONDS = 30.0  # from one line to the next
 T = TypeVar("T")
 
 
 class ProgressLog:
-    """`line` prints its line if the last one, or the start, was `EVERY` seconds ago. On a terminal it prints nothing."""
+    """`line` prints its line if the last one, or the start, was `LINE_SECONDS` seconds ago. On a terminal it prints nothing."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.console = Console(stderr=True, highlight=False, markup=False)
@@ -21,7 +21,7 @@ class ProgressLog:
         self.last = time.monotonic()
 
     def line(self, text: Callable[[], str]) -> None:
-        if self.silent or (now := time.monotonic()) - self.last < EVERY:
+        if self.silent or (now := time.monotonic()) - self.last < LINE_SECONDS:
             return
         self.last = now
         self.console.print(text(), soft_wrap=True)

@@ -18,7 +18,7 @@ from PIL import Image
 
 from bcnn.base import images
 from bcnn.base.errors import UserError
-from bcnn.data.sources import SPLIT, SPLITS, Images, Source, split_off
+from bcnn.data.sources import SPLIT_SHARE, SPLITS, Images, Source, split_off
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ def source_of(dataset: Any, validation: Any = None, classes: Sequence[str] | Non
         dataset, validation = _splits(dataset, validation)
     items, labels, names = _read(dataset, classes)
     if validation is None:
-        train, val = split_off(Images(items, labels), SPLIT)
+        train, val = split_off(Images(items, labels), SPLIT_SHARE)
         note = f"no evaluation images were given: {len(val)} of {len(labels)} images split off"
         found = Source(names, train, val, (note,), "split off from the training images")
     else:

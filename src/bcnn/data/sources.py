@@ -23,9 +23,9 @@ from bcnn.data.config import DataConfig
 
 # How folders spell the splits of a data set, in any case. A folder of such a name is never a class.
 SPLITS = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test",)}
-SPLIT = 0.2  # share split off where a data set has no evaluation images of its own
+SPLIT_SHARE = 0.2  # share split off where a data set has no evaluation images of its own
 # Photos by their name that Pillow does not read by itself: not looked at, but said, or a phone's photos would vanish in silence.
-UNREAD = frozenset([".heic", ".heif", ".jxl", ".dng", ".cr2", ".nef", ".arw"])
+UNREAD_SUFFIXES = frozenset([".heic", ".heif", ".jxl", ".dng", ".cr2", ".nef", ".arw"])
 Labels = NDArray[np.int64]
 
 
@@ -147,7 +147,7 @@ def _digits() -> Source:
     data = load_digits()
     grey = np.round(data.images * (255 / 16)).astype(np.uint8)
     images = Images(np.repeat(grey[..., None], 3, axis=3), data.target.astype(np.int64))
-    train, val = split_off(images, SPLIT)
+    train, val = split_off(images, SPLIT_SHARE)
     return Source(tuple(str(digit) for digit in range(10)), train, val)
 
 
@@ -204,7 +204,7 @@ def _folders(root: Path, strict: bool, split: str, training: bool) -> Source:
         raise UserError(f"{root} has no split {split!r}: no such folder")
     unused = tuple(folder.name for folder in splits.values() if folder not in (evaluate, train_root))
     if evaluate is None:
-        kept, val = split_off(train, SPLIT)
+        kept, val = split_off(train, SPLIT_SHARE)
         notes.append(f"no val folder: {len(val)} of {len(train)} images split off by their names")
         if "test" in splits and training:
             notes.append(
@@ -235,7 +235,7 @@ def _listing(folder: Path) -> dict[str, list[Path]]:
 
 def _unread(root: Path) -> list[str]:
     """A sentence on photos of formats that cannot be read here."""
-    files = sorted(p for p in root.rglob("*") if p.suffix.lower() in UNREAD and not p.name.startswith("."))
+    files = sorted(p for p in root.rglob("*") if p.suffix.lower() in UNREAD_SUFFIXES and not p.name.startswith("."))
     if not files:
         return []
     kinds = ", ".join(sorted({path.suffix.lower() for path in files}))

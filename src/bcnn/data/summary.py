@@ -6,9 +6,9 @@ import numpy as np
 
 from bcnn.data.sources import Source
 
-TINY = 20  # training images of a class: below, what is learned of it is a guess
-UNEVEN = 10.0  # times as many images as another class: the network will prefer the larger
-SHOWN = 40  # classes: of more, the first and the smallest are shown
+FEWEST_IMAGES = 20  # training images of a class: below, what is learned of it is a guess
+MAX_IMBALANCE = 10.0  # times as many images as another class: the network will prefer the larger
+MAX_CLASSES_SHOWN = 40  # classes: of more, the first and the smallest are shown
 
 
 def counts(source: Source) -> tuple[list[int], list[int]]:
@@ -27,7 +27,7 @@ def table(source: Source) -> list[str]:
     row = f"{{:<{width}}} {{:>9}} {{:>11}}"
     lines = [row.format("class", "training", "evaluation")]
     shown = range(len(source.classes))
-    if len(shown) > SHOWN:
+    if len(shown) > MAX_CLASSES_SHOWN:
         smallest = sorted(shown, key=lambda i: (train[i], i))[:5]
         lines.append(f"the first 10 of {len(source.classes)} classes, and the 5 with the fewest training images:")
         shown = [*range(10), *(i for i in smallest if i >= 10)]  # type: ignore[assignment]
@@ -42,13 +42,15 @@ def warnings(source: Source) -> list[str]:
     """What a person should look at before an hour is spent. Empty classes and missing sides are among `source.notes` already."""
     train, val = counts(source)
     found = []
-    tiny = [(name, count) for name, count in zip(source.classes, train, strict=True) if count < TINY]
+    tiny = [(name, count) for name, count in zip(source.classes, train, strict=True) if count < FEWEST_IMAGES]
     if tiny:
         named = ", ".join(f"{name!r} ({count})" for name, count in tiny[:5])
         more = f" and {len(tiny) - 5} more" if len(tiny) > 5 else ""
-        found.append(f"fewer than {TINY} training images: {named}{more}; what is learned of such a class is a guess")
+        found.append(
+            f"fewer than {FEWEST_IMAGES} training images: {named}{more}; what is learned of such a class is a guess"
+        )
     low, high = min(train), max(train)
-    if low and high / low >= UNEVEN:
+    if low and high / low >= MAX_IMBALANCE:
         few, many = source.classes[train.index(low)], source.classes[train.index(high)]
         found.append(
             f"{many!r} has {high / low:.0f} times the images of {few!r}: in doubt the network will say {many!r}"

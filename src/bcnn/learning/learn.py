@@ -23,7 +23,7 @@ from bcnn.base.scores import Scores, evaluate
 from bcnn.base.version import __version__
 from bcnn.bench.timing import cpu
 from bcnn.data.decode import Unreadable, numbered
-from bcnn.data.sources import SPLIT, Images, Source, check_labels, split_off
+from bcnn.data.sources import SPLIT_SHARE, Images, Source, check_labels, split_off
 from bcnn.engine import Engine
 from bcnn.learning import choose, class_centroids, rejection
 from bcnn.learning.classifier_ops import Head, put_on, taken_off
@@ -83,7 +83,7 @@ def learn(source: Source, wishes: Wishes, data: str, progress: Progress = silent
         others = folder(wishes.others, 0)
         for_fit, held_out = (
             scale(read(reader, part, unreadable, "reading other photos", progress).x)
-            for part in split_off(others, SPLIT)
+            for part in split_off(others, SPLIT_SHARE)
         )
         decoder = rejection.from_others(x, train.y, for_fit, penalty, classes)
         seen = rejection.with_strangeness(np.concatenate([x, for_fit]))
@@ -140,7 +140,7 @@ def add(start: str, name: str, photos: Images, strict: bool = False, progress: P
     if name in old.labels:
         raise UserError(f"{start} has a class {name!r} already; give the new one another name")
     reader = features(old, *old.shapes[0][:2])
-    for_fit, held_out = split_off(photos, SPLIT)
+    for_fit, held_out = split_off(photos, SPLIT_SHARE)
     train = read(reader, for_fit, unreadable, "reading the new class", progress)
     x = scaled = head.scale(train.x)
     labels = (*card.classes(old), name, *old.labels[classes:])
@@ -184,7 +184,7 @@ def with_class(source: Source, name: str, photos: Images) -> Source:
         raise UserError(f"there is a class {name!r} among the photos already; give the new one another name")
     parts = [
         Images([*old.items, *new.items], np.append(old.labels, np.full(len(new), len(source.classes), np.int64)))
-        for old, new in zip((source.train, source.val), split_off(photos, SPLIT), strict=True)
+        for old, new in zip((source.train, source.val), split_off(photos, SPLIT_SHARE), strict=True)
     ]
     return Source((*source.classes, name), parts[0], parts[1], source.notes)
 

@@ -18,9 +18,9 @@ from bcnn.training.time_estimate import HALF_LIFE, TimeEstimate
 
 T = TypeVar("T")
 Clock = Callable[[], float]  # seconds
-TOLERANCE = 0.03  # a smaller difference is left alone: the machine's next epoch differs as much
-BEHIND = 1.1  # times the time left: an epoch in its midst is not waited for
-PARTIAL = 0.1  # of an epoch: less is not begun
+TIME_TOLERANCE = 0.03  # a smaller difference is left alone: the machine's next epoch differs as much
+MAX_OVERRUN = 1.1  # times the time left: an epoch in its midst is not waited for
+MIN_EPOCH_SHARE = 0.1  # of an epoch: less is not begun
 MAX_EPOCHS = 1 << 20  # epochs of a step
 
 
@@ -65,7 +65,7 @@ class TimeBudget:
 
     def behind(self, steps: tuple[Step, ...], at: int, epoch: int, batch: int, eta: TimeEstimate) -> bool:
         planned = eta.left(steps, at, epoch, batch)
-        return planned is not None and planned > BEHIND * self.left(eta)
+        return planned is not None and planned > MAX_OVERRUN * self.left(eta)
 
     def refit(self, steps: tuple[Step, ...], at: int, epoch: int, batch: int, eta: TimeEstimate) -> tuple[Step, ...]:
         """The steps with as many epochs as fit, when `batch` updates of epoch `epoch` (from 0) of step `at` are done. That epoch
@@ -74,7 +74,7 @@ class TimeBudget:
         last = at == len(steps) - 1
         # Seconds of an epoch of the last step.
         one = eta.batches * eta.batch * steps[-1].size ** 2 * eta.pace + eta.between
-        if planned is None or (abs(planned - left) <= min(TOLERANCE * left, PARTIAL * one)):
+        if planned is None or (abs(planned - left) <= min(TIME_TOLERANCE * left, MIN_EPOCH_SHARE * one)):
             return steps
 
         def scaled_by(scale: float) -> tuple[Step, ...]:
@@ -99,7 +99,7 @@ class TimeBudget:
         total = steps[at].total_epochs
         # A fraction of an epoch more, or less.
         fitting = total + (left - (eta.left(steps, at, epoch, batch) or 0.0)) / one
-        total += fitting - total > PARTIAL
+        total += fitting - total > MIN_EPOCH_SHARE
         self.stretch = max(1.0, total / max(fitting, 1e-6))
         return (*steps[:at], with_total(steps[at], total))
 

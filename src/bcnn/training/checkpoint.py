@@ -35,9 +35,9 @@ from bcnn.program.program import SMALLEST_CROP
 from bcnn.training.transfer import check_state, transfer
 
 FORMAT = "bcnn-checkpoint-2"
-UNHASHED = "bcnn-checkpoint-1"  # the same without hashes; still read
-HASHED = ("network", "weights", "meta", "progress", "hashes")  # the parts of the header that its hash is of
-OPTIMIZER = "optimizer/"
+UNHASHED_FORMAT = "bcnn-checkpoint-1"  # the same without hashes; still read
+HASHED_KEYS = ("network", "weights", "meta", "progress", "hashes")  # the parts of the header that its hash is of
+OPTIMIZER_PREFIX = "optimizer/"
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,9 @@ def save(path: str | Path, checkpoint: Checkpoint, keep: bool = False) -> None:
     With `keep`, the one before it stays as `previous(path)` after a success, too.
     """
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.state.items()}
-    tensors |= {OPTIMIZER + name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.optimizer.items()}
+    tensors |= {
+        OPTIMIZER_PREFIX + name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.optimizer.items()
+    }
     header = {
         "format": FORMAT,
         "network": json.dumps(network_spec.to_plain(checkpoint.network)),
@@ -93,7 +95,7 @@ def tensor_hash(tensor: Tensor) -> str:
 
 
 def header_hash(header: Mapping[str, str]) -> str:
-    return digest(json.dumps([header[key] for key in HASHED]).encode())
+    return digest(json.dumps([header[key] for key in HASHED_KEYS]).encode())
 
 
 def find(path: str | Path) -> Path:
@@ -182,7 +184,7 @@ def _read(path: Path) -> Checkpoint:
     try:
         with safetensors.safe_open(str(path), "pt") as file:
             header: Mapping[str, str] = file.metadata() or {}
-            if header.get("format") not in (FORMAT, UNHASHED):
+            if header.get("format") not in (FORMAT, UNHASHED_FORMAT):
                 found = header.get("format", "none")
                 if found.isdecimal():
                     raise UserError(
@@ -208,9 +210,9 @@ def _read(path: Path) -> Checkpoint:
         return Checkpoint(
             network,
             header["weights"],
-            {name: tensor for name, tensor in tensors.items() if not name.startswith(OPTIMIZER)},
+            {name: tensor for name, tensor in tensors.items() if not name.startswith(OPTIMIZER_PREFIX)},
             Meta(mean, std, tuple(map(str, meta["labels"])), crop, dict(meta["provenance"])),
-            {name[len(OPTIMIZER) :]: t for name, t in tensors.items() if name.startswith(OPTIMIZER)},
+            {name[len(OPTIMIZER_PREFIX) :]: t for name, t in tensors.items() if name.startswith(OPTIMIZER_PREFIX)},
             progress,
         )
     except OSError as error:

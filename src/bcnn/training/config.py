@@ -20,8 +20,8 @@ Decay = Literal["cosine", "linear", "exponential", "steps"]
 Loss = Literal["cross entropy", "squared hinge"]
 Optimizer = Literal["adam", "radam", "sgd"]
 Slopes = Literal["free", "bounded"]
-FINAL = ("binary", "scaled")  # what a network can be deployed from
-RESERVED = ("last", "best")  # checkpoints that every run writes, named as steps are
+FINAL_WEIGHTS = ("binary", "scaled")  # what a network can be deployed from
+RESERVED_NAMES = ("last", "best")  # checkpoints that every run writes, named as steps are
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class Step:
         where = f"step {shown(self.name, 80)}"
         if not self.name or not self.name.replace("-", "").replace("_", "").isalnum():
             raise UserError(f"{where}: a step's name is letters, digits, - and _, since it names files")
-        if self.name in RESERVED or len(self.name) > 64:
+        if self.name in RESERVED_NAMES or len(self.name) > 64:
             raise UserError(
-                f"{where}: a step's name has up to 64 letters and is not {' or '.join(RESERVED)}, which a run uses"
+                f"{where}: a step's name has up to 64 letters and is not {' or '.join(RESERVED_NAMES)}, which a run uses"
             )
         if self.warmup < 0 or self.epochs < 0 or self.warmup + self.epochs < 1:
             raise UserError(f"{where}: warmup and epochs must be 0 or more, and at least 1 together")

@@ -6,7 +6,7 @@ from bcnn.lowering.packing import lower_to_pack
 from bcnn.nets import network_spec
 from bcnn.packed import packfile
 from bcnn.training import checkpoint, report_data
-from bcnn.training.config import FINAL
+from bcnn.training.config import FINAL_WEIGHTS
 from bcnn.training.monitor import Monitor
 from bcnn.training.opening import OpenRun
 from bcnn.training.run_folder import RunFolder
@@ -27,7 +27,7 @@ def finish(opened: OpenRun, progress: RunProgress, monitor: Monitor, terminal: T
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):  # of records that are not ours
         terminal.say(f"no report: what was logged in {folder.path} is damaged; the networks are complete", "yellow")
     here = min(progress.step, len(config.steps) - 1)
-    if config.pack and config.steps[here].weights in FINAL:
+    if config.pack and config.steps[here].weights in FINAL_WEIGHTS:
         pack(folder)
 
 

@@ -20,7 +20,7 @@ from bcnn.training.rebuild import rebuild, stated
 from bcnn.training.transfer import check_state
 
 Floats3 = tuple[float, float, float]
-DECODER = "decoder.linear."  # of every registered network, see `parts.Decoder`
+DECODER_PREFIX = "decoder.linear."  # of every registered network, see `parts.Decoder`
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,13 +87,13 @@ def take_over(start: Start, network: nn.Module, labels: tuple[str, ...]) -> tupl
     """Copy the start's weights into the network; a sentence on what was taken over, and whether the decoder is new."""
     own = network.state_dict()
     state = dict(start.state)
-    decoder = [name for name in own if name.startswith(DECODER)]
+    decoder = [name for name in own if name.startswith(DECODER_PREFIX)]
     same = sorted(start.labels) == sorted(labels) and len(set(labels)) == len(labels)
     if not decoder or not all(name in state for name in decoder):
         raise UserError(
             f"{start.source} holds {start.network.name}, whose decoder cannot be told from its other layers"
         )
-    classes, before = own[DECODER + "weight"].shape[0], state[DECODER + "weight"].shape[0]
+    classes, before = own[DECODER_PREFIX + "weight"].shape[0], state[DECODER_PREFIX + "weight"].shape[0]
     if same:
         order = [start.labels.index(label) for label in labels]
         state |= {name: state[name][order] for name in decoder}
@@ -111,7 +111,7 @@ def take_over(start: Start, network: nn.Module, labels: tuple[str, ...]) -> tupl
 def describe(start: Start, network: nn.Module, classes: int, same: bool) -> str:
     binary = sum(weight.numel() for weight in latent.latent_weights(network))
     total = sum(parameter.numel() for parameter in network.parameters())
-    decoder = sum(p.numel() for name, p in network.named_parameters() if name.startswith(DECODER))
+    decoder = sum(p.numel() for name, p in network.named_parameters() if name.startswith(DECODER_PREFIX))
     taken = f"taken over from {start.source} ({start.network.name}): {binary:,} binary weights"
     if same:
         return f"{taken} and all {total - binary:,} real parameters, the decoder of the same {classes} classes too"

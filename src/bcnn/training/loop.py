@@ -31,7 +31,7 @@ from bcnn.training.time_estimate import HALF_LIFE, TimeEstimate
 from bcnn.training.transfer import transfer
 from bcnn.training.updates import Stage, update
 
-REHEARSED = 180.0  # seconds: a shorter run does not write its report twice to know how long that takes
+MIN_SECONDS_TO_REHEARSE = 180.0  # a shorter run does not write its report twice to know how long that takes
 
 
 class Trainer:
@@ -196,7 +196,12 @@ class Trainer:
             progress.accuracies[step.name] = scores.top1
         self.saver.save_last(network, stage.optimizer, self.config, progress)
         self.estimate.between = self.clock() - ended - seconds
-        if scores and self.budget is not None and self.budget.closing < 0 and self.budget.seconds >= REHEARSED:
+        if (
+            scores
+            and self.budget is not None
+            and self.budget.closing < 0
+            and self.budget.seconds >= MIN_SECONDS_TO_REHEARSE
+        ):
             began = self.clock()
             finish(self.opened, progress, self.monitor, self.terminal)
             self.budget.closed(self.clock() - began, self.estimate)

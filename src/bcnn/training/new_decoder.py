@@ -16,7 +16,7 @@ from bcnn.learning.fit import PENALTIES
 from bcnn.learning.photos import FOLDS, Read
 from bcnn.lowering.lower import lower
 from bcnn.training.batches import Floats3, scale_offset
-from bcnn.training.initial_weights import DECODER
+from bcnn.training.initial_weights import DECODER_PREFIX
 
 Reads = tuple[Floats3, Floats3, tuple[int, int]]  # mean, std and size of what a network reads
 MIN_SPREAD = 0.1  # of the median deviation of a feature: one of less does not count as changing
@@ -61,7 +61,7 @@ def _in_engine(network: nn.Module, mean: Floats3, std: Floats3, size: tuple[int,
 def fit_decoder(network: nn.Module, x: Tensor, y: Tensor) -> float:
     """Logistic regression from features to classes into the decoder, as `bcnn learn` does it: with the penalty that images left out
     of the fit like best. Their share of right answers."""
-    linear = network.get_submodule(DECODER.rstrip("."))
+    linear = network.get_submodule(DECODER_PREFIX.rstrip("."))
     assert isinstance(linear, nn.Linear)
     found, classes = x.numpy(), y.numpy()
     photos = Read(found, classes, np.arange(len(classes)) % FOLDS, 0.0)

@@ -27,7 +27,7 @@ from bcnn.packed import shipped
 from bcnn.training import adam, budget, initial_weights, recipes
 from bcnn.training.beginning import FIT_IMAGES, FIT_SHARE
 from bcnn.training.config import Step, TrainConfig
-from bcnn.training.time_estimate import FORWARD, duration
+from bcnn.training.time_estimate import FORWARD_SHARE, duration
 
 BATCH = 32
 MEASURED_BATCH = 16  # images of an update that is measured
@@ -150,7 +150,7 @@ class Planner:
         """Over the training images, when `EVALUATIONS` of the others, and a pass that fits the decoder, are paid for."""
         train, val = len(self.source.train), len(self.source.val)
         seconds = 60 * self.minutes * (1 - OPENING_SHARE) - self.spent
-        forward = FORWARD["engine"] * (EVALUATIONS * val + min(FIT_IMAGES, train))
+        forward = FORWARD_SHARE["engine"] * (EVALUATIONS * val + min(FIT_IMAGES, train))
         return max(0.0, seconds - min(forward / speed, FIT_SHARE * seconds)) * speed / train
 
     def finished(self, config: TrainConfig, passes: float) -> TrainConfig:

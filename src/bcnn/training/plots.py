@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 matplotlib.use("Agg")
 INK, BLUE, RED, GREY = "#1f2937", "#2563eb", "#dc2626", "#9ca3af"
-Record = dict[str, Any]
+MetricsRecord = dict[str, Any]  # of metrics.jsonl
 
 
-def curves(epochs: Sequence[Record], updates: Sequence[Record]) -> Figure:
+def curves(epochs: Sequence[MetricsRecord], updates: Sequence[MetricsRecord]) -> Figure:
     """Loss, accuracy, learning rate, and what the latent weights do, over epochs; the steps side by side."""
     figure = Figure(figsize=(11, 6.4), layout="constrained")
     loss, accuracy, rate, latent = figure.subplots(2, 2).flat
@@ -51,7 +51,7 @@ def curves(epochs: Sequence[Record], updates: Sequence[Record]) -> Figure:
     return figure
 
 
-def _mark_steps(axes: Any, epochs: Sequence[Record]) -> None:
+def _mark_steps(axes: Any, epochs: Sequence[MetricsRecord]) -> None:
     """A line where a step begins, with its name at the top; a name that would run into the one before it stands lower."""
     starts = {r["step"]: r["epochs_done"] - r["epoch"] for r in epochs}
     letter = 0.016 * (epochs[-1]["epochs_done"] if epochs else 1)  # its width, about
@@ -65,7 +65,7 @@ def _mark_steps(axes: Any, epochs: Sequence[Record]) -> None:
                       bbox={"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1})  # fmt: skip
 
 
-def activity(epochs: Sequence[Record]) -> Figure:
+def activity(epochs: Sequence[MetricsRecord]) -> Figure:
     """Balance and surviving share of every branch (rows) in every epoch (columns)."""
     layers = list(epochs[-1]["balance"])
     figure = Figure(figsize=(11, max(2.6, 0.17 * len(layers) + 1.2)), layout="constrained")

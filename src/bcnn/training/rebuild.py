@@ -3,7 +3,7 @@
 A packed file holds signs, thresholds, and batch norm folded to one scale s and one offset o (`ops.Branch`). Back from them:
 
 1. bias = -threshold, exactly.
-2. A latent weight is `LATENT` times its sign. How far training had moved it from zero is lost: all signs are as easy to flip.
+2. A latent weight is `LATENT_MAGNITUDE` times its sign. How far training had moved it from zero is lost: all signs are as easy to flip.
 3. dot = N - 2 n, so s = scale / -2 and o = offset - s N. Batch norm gets mean 0, variance 1, weight s, bias o. The mean and
    variance that it had seen are lost; `calibrate` measures them again on images of the data it will be trained on.
 4. A depth wise filter and its batch norm come as one product. The filter gets the size that a new network's has, since the
@@ -33,7 +33,9 @@ from bcnn.program.bits import unpack_bits
 from bcnn.program.program import Program
 
 Floats3 = tuple[float, float, float]
-LATENT = 0.03  # nearer to zero than nine in ten of a trained network's: a short run flips some, see docs/training.md
+LATENT_MAGNITUDE = (
+    0.03  # nearer to zero than nine in ten of a trained network's: a short run flips some, see docs/training.md
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +175,7 @@ def _block(name: str, block: layers.Block, named: dict[str, o.Op | None]) -> Non
 
 def _branch(branch: layers.Branch, packed: o.Branch, bits: int) -> None:
     made, read = branch.weight.shape[:2]
-    signs = np.where(unpack_bits(packed.weight, read), LATENT, -LATENT).reshape(made, read, 1, 1)
+    signs = np.where(unpack_bits(packed.weight, read), LATENT_MAGNITUDE, -LATENT_MAGNITUDE).reshape(made, read, 1, 1)
     s = packed.scale.astype(np.float64) / -2
     branch.bias.copy_(_tensor(-packed.threshold).reshape(branch.bias.shape))
     branch.weight.copy_(_tensor(signs))

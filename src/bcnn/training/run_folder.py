@@ -26,7 +26,7 @@ from bcnn.training import lock, settings
 from bcnn.training.config import TrainConfig
 
 # The kinds of records in metrics.jsonl, and what places one in its run.
-COUNTED = {"update": ("updates",), "epoch": ("updates", "epochs_done")}
+PLACE_KEYS = {"update": ("updates",), "epoch": ("updates", "epochs_done")}
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,9 @@ class RunFolder:
                 record = json.loads(line)
             except (ValueError, RecursionError):
                 continue
-            if not isinstance(record, dict) or record.get("kind") not in ((kind,) if kind else tuple(COUNTED)):
+            if not isinstance(record, dict) or record.get("kind") not in ((kind,) if kind else tuple(PLACE_KEYS)):
                 continue
-            if all(isinstance(record.get(name), int) for name in COUNTED[record["kind"]]):
+            if all(isinstance(record.get(name), int) for name in PLACE_KEYS[record["kind"]]):
                 records.append(record)
         return records
 

@@ -10,7 +10,7 @@ import torch
 
 from bcnn.base.errors import UserError
 from bcnn.training import distributed, settings
-from bcnn.training.config import FINAL
+from bcnn.training.config import FINAL_WEIGHTS
 from bcnn.training.finishing import finish
 from bcnn.training.interrupt import Interrupt, Stopped
 from bcnn.training.loop import Trainer
@@ -20,7 +20,7 @@ from bcnn.training.run_progress import batches_of
 from bcnn.training.terminal import Terminal
 
 # What a disk answers that is full, over quota, failing or gone read-only.
-CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 
 def train(run: TrainingRun) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def train(run: TrainingRun) -> dict[str, Any]:
         try:
             return _train(run, device, held)
         except OSError as error:
-            if error.errno not in CANNOT_WRITE:
+            if error.errno not in WRITE_ERRORS:
                 raise
             raise UserError(
                 f"cannot write to {run.folder.path}: {error.strerror}; what was saved before is complete; "
@@ -70,7 +70,7 @@ def _train(run: TrainingRun, device: str, held: ExitStack) -> dict[str, Any]:
             info["unreadable_images"] = sorted(data.unreadable.sentences)
             info["config"] = settings.to_dict(trainer.config)  # a run of so many minutes has changed its epochs
             run.folder.write_info(info)
-            if config.steps[-1].weights not in FINAL:
+            if config.steps[-1].weights not in FINAL_WEIGHTS:
                 terminal.say("the last step leaves real weights: nothing here can be packed to bits yet", "yellow")
     if first:
         finish(opened, trainer.progress, trainer.monitor, terminal)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from bcnn.training.config import Step, TrainConfig
 
-FORWARD = {"torch": 0.4, "engine": 0.05}  # of training on an image: a guess, until the first evaluation was timed
+FORWARD_SHARE = {"torch": 0.4, "engine": 0.05}  # of training on an image: a guess, until the first evaluation was timed
 HALF_LIFE = 60.0  # seconds: what is older counts half
 
 
@@ -29,7 +29,7 @@ class TimeEstimate:
     latest: float = 0.0  # seconds a unit of the last update took
 
     def __post_init__(self) -> None:
-        self.forward = self.forward or FORWARD[self.config.evaluate_with]
+        self.forward = self.forward or FORWARD_SHARE[self.config.evaluate_with]
 
     def observe(self, units: float, seconds: float) -> None:
         keep = 0.5 ** (seconds / self.half_life)
