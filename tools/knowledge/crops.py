@@ -6,14 +6,33 @@ Crop `view` of photo i of a set is a function of (set, view, i) and of nothing e
 from __future__ import annotations
 
 import math
+import os
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 # Smallest area of a crop. COCO's photos have many things and many pixels; those of the other sets one thing and few pixels.
-SMALLEST = {"coco": 0.15, "mini": 0.3, "tiny": 0.35}
-SEED = {"coco": 1, "mini": 2, "tiny": 3}
+SMALLEST = {"coco": 0.15, "mini": 0.3, "tiny": 0.35, "imagenette": 0.25}
+SEED = {"coco": 1, "mini": 2, "tiny": 3, "imagenette": 4}
+
+
+class Pixels:
+    """Photos of a .npy file, read one at a time: a memory map of it would fill the memory of the process."""
+
+    def __init__(self, path: Path) -> None:
+        array = np.load(path, mmap_mode="r")
+        self.count, self.shape, self.offset = len(array), array.shape[1:], array.offset
+        self.file = os.open(path, os.O_RDONLY)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, i: int) -> NDArray[np.uint8]:
+        size = math.prod(self.shape)
+        data = os.pread(self.file, size, self.offset + int(i) * size)
+        return np.frombuffer(data, np.uint8).reshape(self.shape)
 
 
 def boxes(name: str, view: int, count: int) -> NDArray[np.float32]:

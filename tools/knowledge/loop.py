@@ -22,11 +22,14 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import kept
+import numpy as np
 import torch
+from torch import Tensor
 
 from bcnn.nets import fused
 from bcnn.nets.latent import latent_weights
@@ -39,11 +42,13 @@ class Plan:
     updates: int
     batch: int = 64
     lr: float = 0.01
+    head_lr: float = 1.0  # factors of lr: of linear layers,
+    real_lr: float = 1.0  # and of all else that is not a latent weight
     lr_last: float = 0.002  # fraction of lr at the end of the cosine
     warmup: float = 0.01
     sizes: tuple[tuple[float, int], ...] = ((1.0, 64),)  # (until this position, side of the training crops)
     real_until: float = 0.0  # step 1 (real weights) until this position, then step 2 (binary weights)
-    evaluate_every: int = 100_000  # crops
+    evaluate_every: int = 150_000  # crops
 
     def at(self, update: int) -> tuple[float, int, str]:
         """Rate, side and kind of weights of an update."""
@@ -58,7 +63,26 @@ class Plan:
         return self.lr * rate, side, "real" if t < self.real_until else "binary"
 
 
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, as everywhere
+
+
+def normalised(pixels: np.ndarray, mean: Sequence[float] = MEAN, std: Sequence[float] = STD) -> Tensor:
+    """uint8 N,S,S,3 -> float N,3,S,S."""
+    x = torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 255  # channels last in memory, as the kernels read it
+    return (x - torch.tensor(mean).view(3, 1, 1)) / torch.tensor(std).view(3, 1, 1)
+
+
 REWARM = 300  # updates over which a run without Adam's state comes back to its rate
+
+
+def groups(model: torch.nn.Module, plan: Plan) -> list[dict]:
+    """Parameters with the factor of their rate: latent weights, heads, the rest."""
+    latent = {id(p) for p in latent_weights(model)}
+    heads = {id(p) for m in model.modules() if isinstance(m, torch.nn.Linear) for p in m.parameters()}
+    parts: dict[float, list] = {1.0: [], plan.head_lr: [], plan.real_lr: []}
+    for p in model.parameters():
+        parts[1.0 if id(p) in latent else plan.head_lr if id(p) in heads else plan.real_lr].append(p)
+    return [{"params": params, "factor": factor} for factor, params in parts.items() if params]
 
 
 class Run:
@@ -69,7 +93,7 @@ class Run:
         folder.mkdir(parents=True, exist_ok=True)
         torch.manual_seed(task.seed)
         self.model = task.model()
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=self.plan.lr, fused=True)
+        self.optimizer = torch.optim.Adam(groups(self.model, self.plan), lr=self.plan.lr, fused=True)
         self.update, self.cpu, self.rewarm_from = 0, 0.0, -REWARM
         last = folder / "last.pt"
         if last.exists():
@@ -101,7 +125,7 @@ class Run:
 
     def step(self, lr: float, side: int) -> dict[str, tuple[float, float]]:
         for group in self.optimizer.param_groups:
-            group["lr"] = lr * min(1.0, (self.update - self.rewarm_from + 1) / REWARM)
+            group["lr"] = group["factor"] * lr * min(1.0, (self.update - self.rewarm_from + 1) / REWARM)
         self.optimizer.zero_grad(set_to_none=True)
         loss, sums = self.task.loss(self.model, self.task.batch(self.update, side))
         loss.backward()
@@ -168,6 +192,7 @@ def main(parser: argparse.ArgumentParser, make) -> None:
     parser.add_argument("--from", dest="start", type=Path, help="kept weights to go on from: a .safetensors of kept.py")
     parser.add_argument("--minutes", type=float, default=1e9, help="stop, with a checkpoint, after so many minutes")
     parser.add_argument("--updates", type=int, help="length of the whole schedule")
+    parser.add_argument("--set", action="append", default=[], help="KEY=NUMBER of the plan, for short experiments")
     parser.add_argument("--keep", type=Path, help="write the run's weights to this .safetensors, and train no further")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -175,6 +200,8 @@ def main(parser: argparse.ArgumentParser, make) -> None:
     task = make(arguments)
     if arguments.updates:
         task.plan = dataclasses.replace(task.plan, updates=arguments.updates)
+    for key, _, value in (text.partition("=") for text in arguments.set):
+        task.plan = dataclasses.replace(task.plan, **{key: type(getattr(task.plan, key))(value)})
     run = Run(task, arguments.run, arguments.start)
     if arguments.keep:
         log = [json.loads(line) for line in (arguments.run / "log.jsonl").read_text().splitlines()]

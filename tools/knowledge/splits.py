@@ -26,6 +26,7 @@ TESTED = ("tinyval", "imagenetval", "imagenette")  # of imagenette only val/
 TRAIN, HELD, LEFT_OUT = 0, 1, 2
 PERSON_TEST = 5000
 HELD_OUT = 50  # one labelled photo in so many
+IMAGENETTE_HELD_OUT = 20
 NEAR = 6  # of 64 bits, see README.md
 
 
@@ -121,7 +122,15 @@ def main() -> None:
         print(name, "train, held, left out:", np.bincount(roles[name], minlength=3).tolist(), flush=True)
         result |= {f"{name}_labels": labels[name], f"{name}_roles": roles[name], f"{name}_nearest": nearest}
     print(f"compared in {time.monotonic() - began:.0f} s")
-    np.savez(arrays / "splits.npz", **result)
+    # Imagenette has a network of its own. Its files that are ImageNet validation photos train nothing.
+    role = np.full(len(names["imagenette"]), TRAIN, np.uint8)
+    for i, file in enumerate(names["imagenette"]):
+        if file.startswith("imagenette/val/") or "ILSVRC2012_val_" in file:
+            role[i] = LEFT_OUT
+        elif name_hash(file) % IMAGENETTE_HELD_OUT == 0:
+            role[i] = HELD
+    print("imagenette train, held, left out:", np.bincount(role, minlength=3).tolist())
+    np.savez(arrays / "splits.npz", **result, imagenette_roles=role)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from PIL import Image
 KEPT = 32  # of 1,000 outputs: 95 % of the probability on COCO crops, see README.md; the rest is spread evenly
 BATCH = 16
 # Model and input size for each set: sharp photos get the better model, small ones an input not far above their size.
-TEACHERS = {"coco": ("lite2", 192), "mini": ("lite0", 160), "tiny": ("lite0", 160)}
+TEACHERS = {"coco": ("lite2", 192), "mini": ("lite0", 160), "tiny": ("lite0", 160), "imagenette": ("lite2", 224)}
 
 
 def compiled(model: str, side: int, threads: int):
