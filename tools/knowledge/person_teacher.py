@@ -3,8 +3,8 @@
     python tools/knowledge/person_teacher.py --data DATA --arrays ARRAYS
 
 Writes ARRAYS/lite2.features.npy (float16 N,1280, the memory of the work done), then fits logistic regression to the photos that train and
-writes ARRAYS/person_teacher.npy (float32 N). Labels that are not sure (see person_data.py) take part in a second fit, as the
-first one's answers. The held-out photos say how good it is.
+writes ARRAYS/person_teacher.npy (float32 N). Labels that are not sure (see person_data.py) take part as
+0; each half of the photos is judged by the fit of the other half. The held-out photos say how good it is.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def extract(data: Path, arrays: Path, needed: NDArray[np.int64]) -> NDArray[np.f
     return stored
 
 
-def fit(x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor, penalty: float = 1e-4) -> torch.Tensor:
+def fit(x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor, penalty: float = 1e-3) -> torch.Tensor:
     """Logistic regression: FEATURES + 1 weights."""
     w = torch.zeros(x.shape[1] + 1, requires_grad=True)
     optimizer = torch.optim.LBFGS([w], max_iter=60, line_search_fn="strong_wolfe")
@@ -86,6 +86,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("DATA"))
     parser.add_argument("--arrays", type=Path, default=Path("ARRAYS"))
     parser.add_argument("--photos", type=int, default=0, help="of those that train, only so many: for a trial")
+    parser.add_argument("--turns", type=int, default=1, help="fits; each after the first believes the one before it")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     known = np.load(arguments.arrays / "person.npz")
@@ -102,12 +103,17 @@ def main() -> None:
     y, certain = torch.from_numpy(label[train]).float(), torch.from_numpy(sure[train])
     held_y = torch.from_numpy(label[held])
     balance = torch.where(y > 0, 1 / y.sum(), 1 / (1 - y).sum())
-    for turn in range(3):
-        w = fit(x, y, balance)
-        p = torch.sigmoid(x @ w[:-1] + w[-1])
-        right = ((held_x @ w[:-1] + w[-1] > 0) == (held_y > 0)).float().mean()
-        print(f"fit {turn + 1}: {right:.1%} of {len(held):,} held-out photos; {(p[~certain] > 0.5).float().mean():.1%} "
-              "of the photos on neither list called a person", flush=True)  # fmt: skip
+    half = torch.arange(len(x)) % 2 == 0  # each half is judged by the fit of the other: a fit believes its own labels
+    for turn in range(arguments.turns):
+        p, margin = torch.zeros(len(x)), torch.zeros(len(held))
+        for part in (half, ~half):
+            w = fit(x[part], y[part], balance[part])
+            p[~part] = torch.sigmoid(x[~part] @ w[:-1] + w[-1])
+            margin += held_x @ w[:-1] + w[-1]
+        right = ((margin > 0) == (held_y > 0)).float().mean()
+        changed = (p[~certain] > 0.5).float().mean()
+        print(f"fit {turn + 1}: {right:.1%} of {len(held):,} held-out photos; {changed:.1%} of the photos on neither list "
+              "called a person", flush=True)  # fmt: skip
         y = torch.where(certain, y, (p > 0.5).float())
     out = np.full(len(label), np.nan, np.float32)
     out[train] = p.numpy()

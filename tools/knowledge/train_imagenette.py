@@ -44,6 +44,9 @@ class Imagenette:
         self.pixels = crops.Pixels(arrays / "imagenette.npy")
         count = len(files)
         self.stored = [teacher.opened(arrays, "imagenette", view, count, "r") for view in range(views)]
+        for view, (_, _, done) in enumerate(self.stored):
+            if not done[self.train].all():
+                raise SystemExit(f"the teacher has not finished view {view}: run teacher.py --view {view} imagenette")
         self.boxes = [crops.boxes("imagenette", view, count) for view in range(views)]
         self.plan = loop.Plan(updates=EPOCHS * (len(self.train) // 64), lr=0.005, sizes=((0.7, 96), (1.0, 128)))
         self.epoch = -1
