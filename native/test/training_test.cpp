@@ -1,4 +1,7 @@
 // The training kernels without Python: every operator with one thread and with several, compared bit for bit. For sanitizers.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -120,9 +123,7 @@ void expect_same(const char* what, const Floats& one, const Floats& several) {
     failures++;
 }
 
-}  // namespace
-
-int main() {
+int compare() {
     for (int threads : {2, 5}) {
         for (bool binary : {true, false}) {
             expect_same("many pixels", binary_conv(2100, 5, 12, 12, binary, 1),
@@ -139,10 +140,29 @@ int main() {
                 expect_same("panels", tap_conv(3, 2, 72, 480, 3, pad, binary, 1),
                             tap_conv(3, 2, 72, 480, 3, pad, binary, threads));
             }
-        for (size_t stride : {1, 2})
-            expect_same("depth wise", depthwise_conv(3, 6, 7, 9, stride, 1),
-                        depthwise_conv(3, 6, 7, 9, stride, threads));
+        for (size_t stride : {1, 2, 3})
+            for (size_t channels : {4, 9, 25})
+                expect_same("depth wise", depthwise_conv(3, 6, 7, channels, stride, 1),
+                            depthwise_conv(3, 6, 7, channels, stride, threads));
     }
-    std::printf("training kernels: %d failures\n", failures);
+    std::printf("training kernels, %s: %d failures\n", isa(), failures);
     return failures ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+}  // namespace
+
+// A process chooses its instruction set once: a child for each.
+int main() {
+    int result = EXIT_SUCCESS;
+    for (const char* name : {"scalar", "avx2", "avx512"}) {
+        std::fflush(stdout);
+        const pid_t child = fork();
+        if (child == 0) {
+            setenv("BCNN_ISA", name, 1);
+            std::exit(compare());
+        }
+        int status = EXIT_FAILURE;
+        if (child < 0 || waitpid(child, &status, 0) != child || status != 0) result = EXIT_FAILURE;
+    }
+    return result;
 }

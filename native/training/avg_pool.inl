@@ -1,5 +1,17 @@
 // Average pooling, and the sum of two maps. Part of kernels.inl.
 
+// One row of the result; `next` from row to row of the map.
+template <class F>
+BCNN_KERNEL void average_panel(size_t k, size_t width, size_t channels, size_t stride, size_t next, const float* x,
+                               float share, float* out) {
+    for (size_t ox = 0; ox < width; ox++, x += stride * channels, out += channels) {
+        F sum = F{};
+        for (size_t ky = 0; ky < stride; ky++)
+            for (size_t kx = 0; kx < stride; kx++) sum += load<F>(x + ky * next + kx * channels + k);
+        store(out + k, F(sum * share));
+    }
+}
+
 static void forward(const AvgPool& pool, const float* x, float* out) {
     const size_t channels = pool.channels, height = pool.height / pool.stride, width = pool.width / pool.stride;
     const float share = 1.0f / float(pool.stride * pool.stride);
@@ -7,18 +19,10 @@ static void forward(const AvgPool& pool, const float* x, float* out) {
     const int pieces[] = {int(parts)};
     parallel(pool.threads, pieces, 1, [&](int, size_t piece, size_t) {
         const Range range(rows, piece, parts);
+        const size_t next = pool.width * channels;
         for (size_t row = range.begin; row < range.end; row++)  // output rows of all images; H = stride * height
-            for (size_t ox = 0; ox < width; ox++) {
-                float* __restrict to = out + (row * width + ox) * channels;
-                fill(to, channels, 0.0f);
-                for (size_t ky = 0; ky < pool.stride; ky++)
-                    for (size_t kx = 0; kx < pool.stride; kx++) {
-                        const float* from =
-                            x + ((row * pool.stride + ky) * pool.width + ox * pool.stride + kx) * channels;
-                        for (size_t k = 0; k < channels; k++) to[k] += from[k];
-                    }
-                for (size_t k = 0; k < channels; k++) to[k] *= share;
-            }
+            BCNN_PANELS(channels, average_panel, width, channels, pool.stride, next, x + row * pool.stride * next,
+                        share, out + row * width * channels);
     });
 }
 

@@ -1,17 +1,29 @@
 // The binary convolution and what follows it: forward and backward, two passes each. Part of kernels.inl.
 
-// Rows m ... m+n of x with all K channels: x itself, or replicated into `scratch` [n][K].
-static const float* replicated(const BinaryConv& conv, size_t m, size_t n, float* scratch) {
+// The K channels that a convolution reads of some pixels: channel k of pixel m is data[m * channels + k % channels].
+struct Source {
+    const float* data;
+    size_t channels;
+    BCNN_MEMBER const float* at(size_t k) const { return data + (k < channels ? k : k % channels); }
+};
+
+// Pixels m ... m+n of x. Where a vector of channels could run past the last of x's, they are replicated into `scratch` [n][K].
+static Source source(const BinaryConv& conv, size_t m, size_t n, float* scratch) {
     const size_t from = conv.channels_in, to = conv.inputs;
     const float* x = conv.x + m * from;
-    if (from == to) return x;
-    for (size_t i = 0; i < n; i++) {
+    if (from == to || from % kLanes == 0) return {x, from};
+    for (size_t i = 0; i < n; i++, x += from) {
         float* row = scratch + i * to;
-        for (size_t c = 0; c < from; c++) row[c] = x[i * from + c];
-        for (size_t done = from; done < to; done *= 2)  // what is there is repeated: few copies even for a few channels
-            __builtin_memcpy(row + done, row, least(done, to - done) * sizeof(float));
+        for (size_t c = 0; c < from; c += 4)
+            for (size_t k = c; k < to; k += from) {
+                const size_t count = least(4, least(from - c, to - k));
+                if (count == 4)
+                    store(row + k, load<f4>(x + c));
+                else
+                    for (size_t j = 0; j < count; j++) row[k + j] = x[c + j];
+            }
     }
-    return scratch;
+    return {scratch, to};
 }
 
 // Eight rows k of the weights that lanes o ... use, [8][lanes]; past the end of either, zero.
@@ -57,8 +69,24 @@ static void weight_table(const BinaryConv& conv, const float* weight, size_t pan
 static void index_rows(const BinaryConv& conv, const Branch& branch, size_t m, size_t n, float* scratch,
                        uint8_t* index) {
     const size_t groups = units(conv.inputs, kGroup);
-    const float* x = replicated(conv, m, n, scratch);
-    for (size_t i = 0; i < n; i++) index_channels(x + i * conv.inputs, branch.bias, conv.inputs, index + i * groups);
+    const Source x = source(conv, m, n, scratch);
+    for (size_t i = 0; i < n; i++, index += groups)
+        for (size_t k = 0; k < conv.inputs; k += x.channels)
+            index_channels(x.data + i * x.channels, branch.bias + k, least(x.channels, conv.inputs - k),
+                           index + k / kGroup);
+}
+
+// Dots of a row of channels, the first ones or more of them.
+BCNN_INLINE void write_dots(const int8_t* from, size_t width, bool first, int16_t* to) {
+    size_t k = 0;
+    for (; k + 16 <= width; k += 16) {
+        const i16x16 dots = __builtin_convertvector(load<i8x16>(from + k), i16x16);
+        store(to + k, first ? dots : i16x16(load<i16x16>(to + k) + dots));
+    }
+    for (; k < width; k++) to[k] = int16_t(first ? from[k] : to[k] + from[k]);
+}
+BCNN_INLINE void write_dots(const float* from, size_t width, bool first, float* __restrict to) {
+    for (size_t k = 0; k < width; k++) to[k] = first ? from[k] : to[k] + from[k];
 }
 
 // First pass: y = sign(x + bias) x weight of n pixels and some panels of channels. T is the table's type, Y that of the map y.
@@ -73,25 +101,19 @@ static void convolve(const BinaryConv& conv, const uint8_t* index, const char* t
         for (size_t group = 0; group < groups; group += kChunk) {
             select_sum<V>(panel_table + group * kTable, index + group, groups, 1, least(kChunk, groups - group), n,
                           (char*)partial, false);
-            for (size_t i = 0; i < n; i++) {
-                Y* __restrict to = y + i * channels + panel * lanes;
-                const T* __restrict from = partial + i * lanes;
-                if (group == 0)
-                    for (size_t k = 0; k < width; k++) to[k] = Y(from[k]);
-                else
-                    for (size_t k = 0; k < width; k++) to[k] = Y(to[k] + from[k]);
-            }
+            for (size_t i = 0; i < n; i++)
+                write_dots(partial + i * lanes, width, group == 0, y + i * channels + panel * lanes);
         }
     }
 }
 
-// Pixels of one module, rows of O channels: what the element-wise kernels read. They take one pixel at a time: maps larger than the
-// cache are read fastest in their own order, and eight pixels a turn cost 20 to 30 % in all.
+// Pixels of one module, rows of O channels: what the element-wise kernels read. They take a few pixels a turn, one panel of channels
+// after the other: what is known of channels stays in registers, and maps larger than the cache are still read in their own order.
 template <class Y>
 struct Rows {
     const BinaryConv& conv;
     size_t first, count;
-    const float* x;  // replicated, where it is added
+    Source x;  // where it is added
     const float *scale, *offset;
 
     const Y* y(size_t p) const { return static_cast<const Y*>(conv.branch[p].y) + first * conv.channels; }
@@ -106,7 +128,7 @@ struct BeforePrelu {
           channels(rows.conv.channels),
           branches(rows.conv.branches),
           r(rows),
-          x(rows.conv.identity ? rows.x + k_ : nullptr),
+          x(rows.conv.identity ? rows.x.at(k_) : nullptr),
           y(rows.y(0) + k_),
           add(rows.conv.prelu_before_add || !rows.conv.add ? nullptr : rows.add() + k_),
           scale(load<F>(rows.scale + k_)),
@@ -114,7 +136,7 @@ struct BeforePrelu {
 
     BCNN_MEMBER F operator()(size_t m, F y0) const {
         F v = scale * y0 + offset;
-        if (x) v = load<F>(x + m * channels) + v;
+        if (x) v = load<F>(x + m * r.x.channels) + v;
         for (size_t p = 1; p < branches; p++)
             v += load<F>(r.scale + p * channels + k) * load_y<F>(r.y(p) + m * channels + k) +
                  load<F>(r.offset + p * channels + k);
@@ -131,12 +153,12 @@ struct BeforePrelu {
 };
 
 template <class F, class Y>
-BCNN_INLINE void combine_panel(size_t k, const Rows<Y>& rows, float* out) {
+BCNN_KERNEL void combine_panel(size_t k, const Rows<Y>& rows, float* out) {
     const BeforePrelu<F, Y> before(rows, k);
     const size_t channels = rows.conv.channels;
     const F slope = rows.conv.slope ? load<F>(rows.conv.slope + k) : F{} + 1.0f;
     const float* after = rows.conv.prelu_before_add ? rows.add() : nullptr;
-    for (size_t m = 0; m < rows.count; m++) {
+    for (size_t m = rows.count; m-- > 0;) {
         const F v = before(m, before.first(m)), scaled = v * slope;
         F result = v > 0 ? v : scaled;
         if (after) result += load<F>(after + m * channels + k);
@@ -149,9 +171,11 @@ BCNN_INLINE void combine_panel(size_t k, const Rows<Y>& rows, float* out) {
 template <class Y>
 static void combine(const BinaryConv& conv, const float* scale, const float* offset, Range blocks, float* scratch,
                     float* out) {
-    const size_t channels = conv.channels, begin = blocks.begin * kForwardPixels;
-    for (size_t m = least(blocks.end * kForwardPixels, conv.pixels); m-- > begin;) {
-        const Rows<Y> rows{conv, m, 1, conv.identity ? replicated(conv, m, 1, scratch) : nullptr, scale, offset};
+    const size_t channels = conv.channels, begin = blocks.begin * kForwardPixels, turn = turn_pixels(channels);
+    for (size_t m = least(blocks.end * kForwardPixels, conv.pixels); m > begin;) {
+        const size_t n = least(turn, m - begin);
+        m -= n;
+        const Rows<Y> rows{conv, m, n, conv.identity ? source(conv, m, n, scratch) : Source{}, scale, offset};
         BCNN_PANELS(channels, combine_panel, rows, out + m * channels);
     }
 }
@@ -212,14 +236,14 @@ static void forward(const BinaryConv& conv, float* out) {
 
 static void forward(const BinaryConv& conv, float* out) {
     if (conv.binary_weights)
-        forward<i8x32, int8_t, int16_t>(conv, out);
+        forward<i8v, int8_t, int16_t>(conv, out);
     else
-        forward<f8, float, float>(conv, out);
+        forward<fv, float, float>(conv, out);
 }
 
 // Gradient at the PReLU's input: g = gradient where v > 0, slope * gradient elsewhere. `sums` are [slope, S, T of each branch][K].
 template <class F, class Y>
-BCNN_INLINE void reduce_panel(size_t k, const Rows<Y>& rows, const float* gradient, float* sums) {
+BCNN_KERNEL void reduce_panel(size_t k, const Rows<Y>& rows, const float* gradient, float* sums) {
     const BeforePrelu<F, Y> before(rows, k);
     const size_t channels = rows.conv.channels, branches = rows.conv.branches;
     const bool prelu = rows.conv.slope;
@@ -251,24 +275,26 @@ BCNN_INLINE void reduce_panel(size_t k, const Rows<Y>& rows, const float* gradie
 template <class Y>
 static void reduce(const BinaryConv& conv, const float* scale, const float* offset, const float* gradient, size_t block,
                    float* scratch, float* sums) {
-    const size_t channels = conv.channels, last = least((block + 1) * kBackwardPixels, conv.pixels);
+    const size_t channels = conv.channels, last = least((block + 1) * kBackwardPixels, conv.pixels),
+                 turn = turn_pixels(channels);
     fill(sums, (2 + conv.branches) * channels, 0.0f);
-    for (size_t m = block * kBackwardPixels; m < last; m++) {
-        const Rows<Y> rows{conv, m, 1, conv.identity ? replicated(conv, m, 1, scratch) : nullptr, scale, offset};
+    for (size_t m = block * kBackwardPixels; m < last; m += turn) {
+        const size_t n = least(turn, last - m);
+        const Rows<Y> rows{conv, m, n, conv.identity ? source(conv, m, n, scratch) : Source{}, scale, offset};
         BCNN_PANELS(channels, reduce_panel, rows, gradient + m * channels, sums);
     }
 }
 
 // g again, and the first branch's dy = a * g + (b * y + c), rows of `width`; the other branches' dy by `dy_panel`.
 template <class F, class Y>
-BCNN_INLINE void gradient_panel(size_t k, const Rows<Y>& rows, const float* gradient, const float* abc, float* g_out,
+BCNN_KERNEL void gradient_panel(size_t k, const Rows<Y>& rows, const float* gradient, const float* abc, float* g_out,
                                 float* dy, size_t width) {
     const BeforePrelu<F, Y> before(rows, k);
     const size_t channels = rows.conv.channels;
     const bool prelu = rows.conv.slope;
     const F slope = prelu ? load<F>(rows.conv.slope + k) : F{};
     const F a = load<F>(abc + k), b = load<F>(abc + channels + k), c = load<F>(abc + 2 * channels + k);
-    for (size_t m = 0; m < rows.count; m++) {
+    for (size_t m = rows.count; m-- > 0;) {
         const F y = before.first(m);
         F g = load<F>(gradient + m * channels + k);
         if (prelu) {
@@ -281,7 +307,7 @@ BCNN_INLINE void gradient_panel(size_t k, const Rows<Y>& rows, const float* grad
 }
 
 template <class F, class Y>
-BCNN_INLINE void dy_panel(size_t k, const Rows<Y>& rows, size_t p, const float* g, const float* abc, float* dy,
+BCNN_KERNEL void dy_panel(size_t k, const Rows<Y>& rows, size_t p, const float* g, const float* abc, float* dy,
                           size_t width) {
     const size_t channels = rows.conv.channels;
     const F a = load<F>(abc + k), b = load<F>(abc + channels + k), c = load<F>(abc + 2 * channels + k);
@@ -292,17 +318,28 @@ BCNN_INLINE void dy_panel(size_t k, const Rows<Y>& rows, size_t p, const float* 
 
 // From the gradient of the signs to those of x and bias: Eq. 1. `base` is what dx holds already, if anything.
 template <class F>
-BCNN_INLINE void surrogate_panel(size_t k, size_t count, size_t channels, const float* x, const float* bias,
+BCNN_KERNEL void surrogate_panel(size_t k, size_t count, size_t channels, const Source& from, const float* bias,
                                  const float* ds, size_t width, const float* base, float* dx, float* bias_sum) {
     const F b = load<F>(bias + k), zero = F{};
+    const float* x = from.at(k);
     F sum = load<F>(bias_sum + k);
     for (size_t m = 0; m < count; m++) {
-        const F z = load<F>(x + m * channels + k) + b, size = z > 0 ? z : -z, slope = 2.0f - 2.0f * size;
+        const F z = load<F>(x + m * from.channels) + b, size = z > 0 ? z : -z, slope = 2.0f - 2.0f * size;
         const F t = load<F>(ds + m * width + k) * (slope > 0 ? slope : zero);
         store(dx + m * channels + k, base ? F(load<F>(base + m * channels + k) + t) : t);
         sum += t;
     }
     store(bias_sum + k, sum);
+}
+
+// The replicas of a channel add up: dx [n][K] to `out` [n][C].
+template <class F>
+BCNN_KERNEL void replicas_panel(size_t c, size_t n, size_t channels, size_t inputs, const float* dx, float* out) {
+    for (size_t m = 0; m < n; m++, dx += inputs, out += channels) {
+        F sum = load<F>(dx + c);
+        for (size_t k = c + channels; k < inputs; k += channels) sum += load<F>(dx + k);
+        store(out + c, sum);
+    }
 }
 
 // What the second pass needs besides convolution and gradient.
@@ -339,7 +376,7 @@ BCNN_INLINE void sums_of_groups(const float* rows, size_t stride, size_t groups,
     for (size_t group = 0; group < groups; group++) {
         const char* four[kGroup];
         for (size_t i = 0; i < kGroup; i++) four[i] = (const char*)(rows + (group * kGroup + i) * stride);
-        signed_sums<f8>(four, table + group * kTable);
+        signed_sums<fv>(four, table + group * kTable);
     }
 }
 
@@ -356,7 +393,7 @@ static void sign_gradient(const BinaryConv& conv, const Backward& b, size_t p, c
         for (size_t chunk = 0; chunk < groups; chunk += kChunk) {
             const size_t count = least(kChunk, groups - chunk);
             sums_of_groups(s.dy_t + chunk * kGroup * kLanes, kLanes, count, s.table);
-            select_sum<f8>(s.table, index + chunk * inputs, 1, inputs, count, inputs, (char*)s.ds_t, chunk > 0);
+            select_sum<fv>(s.table, index + chunk * inputs, 1, inputs, count, inputs, (char*)s.ds_t, chunk > 0);
         }
     }
     transpose(s.ds_t, kLanes, rounded, kLanes, s.ds, rounded);
@@ -371,46 +408,48 @@ static void propagate(const BinaryConv& conv, const BinaryConvGradient& gradient
     const size_t channels = conv.channels, inputs = conv.inputs, from = conv.channels_in;
     const size_t width = round_up(channels, kLanes), rounded = round_up(inputs, kLanes);
     const size_t m = block * kBackwardPixels, n = least(kBackwardPixels, conv.pixels - m);
-    const float* x = replicated(conv, m, n, s.x);
+    const Source x = source(conv, m, n, s.x);
     float* dx = gradient.x && from == inputs ? gradient.x + m * inputs : s.dx;
-    for (size_t i = 0; i < n; i++) {
-        const Rows<Y> rows{conv, m + i, 1, x + i * inputs, b.scale, b.offset};
-        BCNN_PANELS(channels, gradient_panel, rows, gradient.out + (m + i) * channels, b.folded, s.g + i * channels,
+    float* g = conv.add && !conv.prelu_before_add ? gradient.add + m * channels : s.g;
+    for (size_t i = n, turn = turn_pixels(channels); i > 0;) {
+        const size_t count = least(turn, i);
+        i -= count;
+        const Rows<Y> rows{conv, m + i, count, {x.data + i * x.channels, x.channels}, b.scale, b.offset};
+        BCNN_PANELS(channels, gradient_panel, rows, gradient.out + (m + i) * channels, b.folded, g + i * channels,
                     dy + i * width, width);
     }
-    if (conv.add)
-        __builtin_memcpy(gradient.add + m * channels, conv.prelu_before_add ? gradient.out + m * channels : s.g,
-                         n * channels * sizeof(float));
+    if (conv.add && conv.prelu_before_add)
+        __builtin_memcpy(gradient.add + m * channels, gradient.out + m * channels, n * channels * sizeof(float));
     for (size_t p = 0; p < conv.branches; p++, dy += dy_next, index += index_next) {
         const Branch& branch = conv.branch[p];
         if (p > 0) {
             const Rows<Y> rows{conv, m, n, x, b.scale, b.offset};
-            BCNN_PANELS(channels, dy_panel, rows, p, s.g, b.folded + 3 * p * channels, dy, width);
+            BCNN_PANELS(channels, dy_panel, rows, p, g, b.folded + 3 * p * channels, dy, width);
         }
-        for (size_t i = 0; i < kBackwardPixels; i++)  // past the end of pixels and channels
-            fill(dy + i * width + (i < n ? channels : 0), i < n ? width - channels : width, 0.0f);
+        for (size_t i = 0; width > channels && i < n; i++) fill(dy + i * width + channels, width - channels, 0.0f);
+        fill(dy + n * width, (kBackwardPixels - n) * width, 0.0f);
         for (size_t group = 0; group < units(n, kGroup); group++) {
             const float* rows[kGroup];
-            for (size_t i = 0; i < kGroup; i++) rows[i] = x + least(group * kGroup + i, n - 1) * inputs;
-            index_pixels(rows, branch.bias, inputs, index + group * inputs);
+            for (size_t i = 0; i < kGroup; i++) rows[i] = x.data + least(group * kGroup + i, n - 1) * x.channels;
+            for (size_t k = 0; k < inputs; k += x.channels)
+                index_pixels(rows, branch.bias + k, least(x.channels, inputs - k), index + group * inputs + k);
         }
         // Eq. 1 turns ds into dx and dbias; dx starts from the identity path's g and gathers the branches.
         float* bias_sum = bias_sums + p * inputs;
         fill(bias_sum, inputs, 0.0f);
-        const float* base = p > 0 ? dx : conv.identity ? s.g : nullptr;
+        const float* base = p > 0 ? dx : conv.identity ? g : nullptr;
         for (size_t first = 0; first < n; first += kLanes) {
             sign_gradient(conv, b, p, dy + first * width, s);
-            BCNN_PANELS(inputs, surrogate_panel, least(kLanes, n - first), inputs, x + first * inputs, branch.bias,
-                        s.ds, rounded, base ? base + first * inputs : nullptr, dx + first * inputs, bias_sum);
+            const Source some{x.data + first * x.channels, x.channels};
+            BCNN_PANELS(inputs, surrogate_panel, least(kLanes, n - first), inputs, some, branch.bias, s.ds, rounded,
+                        base ? base + first * inputs : nullptr, dx + first * inputs, bias_sum);
         }
     }
-    if (from != inputs && gradient.x)  // replicas of a channel add up
-        for (size_t i = 0; i < n; i++) {
-            float* row = dx + i * inputs;
-            for (size_t k = from; k < inputs; k += from)
-                for (size_t c = 0; c < least(from, inputs - k); c++) row[c] += row[k + c];
-            __builtin_memcpy(gradient.x + (m + i) * from, row, from * sizeof(float));
-        }
+    if (from == inputs || !gradient.x) return;
+    if (inputs % from == 0)
+        BCNN_PANELS(from, replicas_panel, n, from, inputs, dx, gradient.x + m * from);
+    else
+        for (size_t c = 0; c < from; c++) replicas_panel<float>(c, n, from, inputs, dx, gradient.x + m * from);
 }
 
 // Adds n pixels to the weights' gradient of one panel of sixteen o, [K][16]: groups of four pixels, columns k, lanes o.
@@ -418,7 +457,7 @@ static void weight_gradient(const BinaryConv& conv, size_t n, const float* dy, c
                             float* sums) {
     const size_t groups = units(n, kGroup);
     sums_of_groups(dy, round_up(conv.channels, kLanes), groups, table);
-    select_sum<f8>(table, index, 1, conv.inputs, groups, conv.inputs, (char*)sums, true);
+    select_sum<fv>(table, index, 1, conv.inputs, groups, conv.inputs, (char*)sums, true);
 }
 
 // The finished sums of a panel as rows of the gradient; `rows` is [16][K] of scratch.

@@ -10,12 +10,14 @@ namespace {
 
 const Kernels& kernels() {
 #if defined(__x86_64__)
-    static const bool avx2 = [] {
-        const char* forced = std::getenv("BCNN_ISA");
-        if (forced && std::strcmp(forced, "scalar") == 0) return false;
-        return cpu().avx2 && cpu().fma;
+    static const Kernels& best = [&]() -> const Kernels& {
+        const char* name = std::getenv("BCNN_ISA");
+        const auto forced = [&](const char* isa) { return name && std::strcmp(name, isa) == 0; };
+        const Cpu has = cpu();
+        if (forced("scalar") || !has.avx2 || !has.fma) return portable_kernels;
+        return forced("avx2") || !has.avx512 ? avx2_kernels : avx512_kernels;
     }();
-    return avx2 ? avx2_kernels : portable_kernels;
+    return best;
 #else
     return portable_kernels;
 #endif

@@ -18,7 +18,7 @@ struct Kernels {
     void (*add)(const float* a, const float* b, size_t size, int threads, float* out);
 };
 
-extern const Kernels portable_kernels, avx2_kernels;
+extern const Kernels portable_kernels, avx2_kernels, avx512_kernels;
 
 }  // namespace bcnn::training
 

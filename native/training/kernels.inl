@@ -2,13 +2,46 @@
 // and clang compile to whatever the target offers, so the same lines are AVX2, SSE2 or NEON. No standard library in here, for the
 // reason that ../kernels.inl gives.
 
+#ifdef BCNN_TRAINING_AVX512
+constexpr size_t kVector = 64;  // bytes of a vector
+#else
+constexpr size_t kVector = 32;
+#endif
+constexpr size_t kFloats = kVector / sizeof(float);
+
+typedef float f4 __attribute__((vector_size(16)));
 typedef float f8 __attribute__((vector_size(32)));
-typedef int16_t i16x8 __attribute__((vector_size(16)));
+typedef float fv __attribute__((vector_size(kVector)));
+typedef int8_t i8v __attribute__((vector_size(kVector)));
 typedef uint8_t u8x8 __attribute__((vector_size(8)));
-typedef int8_t i8x32 __attribute__((vector_size(32)));
+typedef int8_t i8x16 __attribute__((vector_size(16)));
+typedef int16_t i16x16 __attribute__((vector_size(32)));
+
+// As many integers as F has floats.
+template <class F>
+struct Integers;
+template <>
+struct Integers<float> {
+    typedef int32_t words;
+};
+template <>
+struct Integers<f8> {
+    typedef uint8_t bytes __attribute__((vector_size(8)));
+    typedef int16_t shorts __attribute__((vector_size(16)));
+    typedef int32_t words __attribute__((vector_size(32)));
+};
+#ifdef BCNN_TRAINING_AVX512
+template <>
+struct Integers<fv> {
+    typedef uint8_t bytes __attribute__((vector_size(16)));
+    typedef int16_t shorts __attribute__((vector_size(32)));
+    typedef int32_t words __attribute__((vector_size(64)));
+};
+#endif
 
 #define BCNN_INLINE static inline __attribute__((always_inline))
 #define BCNN_MEMBER inline __attribute__((always_inline))
+#define BCNN_KERNEL static __attribute__((noinline))  // a loop that is to have all registers for itself
 
 constexpr size_t kGroup = 4;            // signs to a table index
 constexpr size_t kRow = 64;             // bytes of a table row: two vectors, 16 floats or 64 int8
@@ -86,13 +119,20 @@ BCNN_INLINE void store(T* to, V value) {
 // added in float64 by one thread for each of these many channels.
 constexpr size_t kSumChannels = 16;
 
-// Element-wise kernels take eight channels at a time; the same code with F = float does the channels left over.
-#define BCNN_PANELS(channels, name, ...)                                 \
-    do {                                                                 \
-        size_t k_ = 0;                                                   \
-        for (; k_ + 8 <= (channels); k_ += 8) name<f8>(k_, __VA_ARGS__); \
-        for (; k_ < (channels); k_++) name<float>(k_, __VA_ARGS__);      \
+// Element-wise kernels take a vector of channels at a time; the same code with F = f8 and F = float does the channels left over.
+#define BCNN_PANELS(channels, name, ...)                                             \
+    do {                                                                             \
+        size_t k_ = 0;                                                               \
+        for (; k_ + kFloats <= (channels); k_ += kFloats) name<fv>(k_, __VA_ARGS__); \
+        if (kFloats > 8 && k_ + 8 <= (channels)) name<f8>(k_, __VA_ARGS__), k_ += 8; \
+        for (; k_ < (channels); k_++) name<float>(k_, __VA_ARGS__);                  \
     } while (0)
+
+// How many pixels of so many channels they take a turn: at most 16 KB of one map, or what they share leaves the cache between panels.
+BCNN_INLINE size_t turn_pixels(size_t channels) {
+    constexpr size_t most = 4096;
+    return channels < most ? least(most / channels, kBackwardPixels) : 1;
+}
 
 template <class F>
 BCNN_INLINE F load_y(const float* y) {
@@ -100,11 +140,19 @@ BCNN_INLINE F load_y(const float* y) {
 }
 
 template <class F>
+BCNN_INLINE typename Integers<F>::words load_whole(const int16_t* y) {
+    if constexpr (sizeof(F) == 4)
+        return *y;
+    else
+        return __builtin_convertvector(load<typename Integers<F>::shorts>(y), typename Integers<F>::words);
+}
+
+template <class F>
 BCNN_INLINE F load_y(const int16_t* y) {
     if constexpr (sizeof(F) == 4)
         return float(*y);
     else
-        return __builtin_convertvector(load<i16x8>(y), f8);
+        return __builtin_convertvector(load_whole<F>(y), F);
 }
 
 // In the order of use, which a blank line between them keeps.
@@ -119,4 +167,5 @@ BCNN_INLINE F load_y(const int16_t* y) {
 
 #undef BCNN_INLINE
 #undef BCNN_MEMBER
+#undef BCNN_KERNEL
 #undef BCNN_PANELS

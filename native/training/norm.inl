@@ -13,50 +13,39 @@ struct Record<int16_t> {
     typedef int32_t type;
 };
 
-// The records of [pixels][channels] values, `stride` from pixel to pixel; `next` from one block's record to the next block's.
-static void measure(const float* y, size_t stride, size_t pixels, size_t channels, float* sums, float* squares,
-                    size_t next) {
-    for (size_t begin = 0; begin < pixels; begin += kMomentsPixels, sums += next, squares += next) {
-        const size_t n = least(kMomentsPixels, pixels - begin);
-        const float* block = y + begin * stride;
-        float* __restrict sum = sums, * __restrict square = squares;
-        fill(sum, channels, 0.0f);
-        fill(square, channels, 0.0f);
-        for (size_t m = 0; m < n; m++) {
-            const float* row = block + m * stride;
-#pragma GCC ivdep
-            for (size_t k = 0; k < channels; k++) sum[k] += row[k];
-        }
-        const float share = 1.0f / float(n);
-        for (size_t k = 0; k < channels; k++) sum[k] *= share;
-        for (size_t m = 0; m < n; m++) {
-            const float* row = block + m * stride;
-#pragma GCC ivdep
-            for (size_t k = 0; k < channels; k++) {
-                const float d = row[k] - sum[k];
-                square[k] += d * d;
-            }
-        }
+// A block's record of one panel of channels.
+template <class F>
+BCNN_INLINE void measure_panel(size_t k, const float* y, size_t stride, size_t n, float* sums, float* squares) {
+    F mean = F{}, square = F{};
+    for (size_t m = 0; m < n; m++) mean += load<F>(y + m * stride + k);
+    mean *= 1.0f / float(n);
+    for (size_t m = 0; m < n; m++) {
+        const F d = load<F>(y + m * stride + k) - mean;
+        square += d * d;
     }
+    store(sums + k, mean);
+    store(squares + k, square);
 }
 
-static void measure(const int16_t* y, size_t stride, size_t pixels, size_t channels, int32_t* sums, int32_t* squares,
-                    size_t next) {
-    for (size_t begin = 0; begin < pixels; begin += kMomentsPixels, sums += next, squares += next) {
-        const size_t n = least(kMomentsPixels, pixels - begin);
-        int32_t* __restrict sum = sums, * __restrict square = squares;
-        fill(sum, channels, 0);
-        fill(square, channels, 0);
-        for (size_t m = begin; m < begin + n; m++) {
-            const int16_t* row = y + m * stride;
-#pragma GCC ivdep
-            for (size_t k = 0; k < channels; k++) {
-                const int32_t value = row[k];
-                sum[k] += value;
-                square[k] += value * value;
-            }
-        }
+template <class F>
+BCNN_INLINE void measure_panel(size_t k, const int16_t* y, size_t stride, size_t n, int32_t* sums, int32_t* squares) {
+    typedef typename Integers<F>::words I;
+    I sum = I{}, square = I{};
+    for (size_t m = 0; m < n; m++) {
+        const I value = load_whole<F>(y + m * stride + k);
+        sum += value;
+        square += value * value;
     }
+    store(sums + k, sum);
+    store(squares + k, square);
+}
+
+// The records of [pixels][channels] values, `stride` from pixel to pixel; `next` from one block's record to the next block's.
+template <class Y, class R>
+static void measure(const Y* y, size_t stride, size_t pixels, size_t channels, R* sums, R* squares, size_t next) {
+    for (size_t begin = 0; begin < pixels; begin += kMomentsPixels, sums += next, squares += next)
+        BCNN_PANELS(channels, measure_panel, y + begin * stride, stride, least(kMomentsPixels, pixels - begin), sums,
+                    squares);
 }
 
 BCNN_INLINE void widen(const float* sum, const float* square, size_t, size_t channels, double* mean, double* squares) {

@@ -22,30 +22,27 @@ BCNN_INLINE void signed_sums(const char* const v[kGroup], char* table) {
     }
 }
 
-// N columns side by side. `Beside`: four whose indices are, too; one load of all four, since loads are what this loop is made of.
+// N columns side by side. `Beside`: columns whose indices are, too; one load of four or eight, since loads are what this loop is made of.
 template <class V, int N, bool Beside>
 BCNN_INLINE void select_columns(const char* table, const uint8_t* index, size_t column_stride, size_t group_stride,
                                 size_t groups, char* out, bool accumulate) {
-    V sum[N][2];
-    for (int n = 0; n < N; n++) {
-        sum[n][0] = accumulate ? load<V>(out + n * kRow) : V{};
-        sum[n][1] = accumulate ? load<V>(out + n * kRow + sizeof(V)) : V{};
-    }
+    constexpr size_t parts = kRow / sizeof(V);
+    V sum[N][parts];
+    for (int n = 0; n < N; n++)
+        for (size_t i = 0; i < parts; i++) sum[n][i] = accumulate ? load<V>(out + n * kRow + i * sizeof(V)) : V{};
     for (size_t g = 0; g < groups; g++) {
-        const uint32_t four = Beside ? load<uint32_t>(index) : 0;
+        uint64_t some = 0;
+        if (Beside) __builtin_memcpy(&some, index, N);
         for (int n = 0; n < N; n++) {
-            const size_t number = Beside ? four >> 8 * n & 0xFF : index[n * column_stride];
+            const size_t number = Beside ? some >> 8 * n & 0xFF : index[n * column_stride];
             const char* row = table + 4 * number;
-            sum[n][0] += load<V>(row);
-            sum[n][1] += load<V>(row + sizeof(V));
+            for (size_t i = 0; i < parts; i++) sum[n][i] += load<V>(row + i * sizeof(V));
         }
         table += kTable;
         index += group_stride;
     }
-    for (int n = 0; n < N; n++) {
-        store(out + n * kRow, sum[n][0]);
-        store(out + n * kRow + sizeof(V), sum[n][1]);
-    }
+    for (int n = 0; n < N; n++)
+        for (size_t i = 0; i < parts; i++) store(out + n * kRow + i * sizeof(V), sum[n][i]);
 }
 
 // out[column] (+)= sum over groups of table[group][index[column, group]]. An index is 16 times its number, so that it is a
@@ -54,9 +51,13 @@ template <class V>
 static void select_sum(const char* table, const uint8_t* index, size_t column_stride, size_t group_stride,
                        size_t groups, size_t columns, char* out, bool accumulate) {
     size_t j = 0;
-    if (column_stride == 1 && kLittleEndian)
+    if (column_stride == 1 && kLittleEndian) {
+        if (sizeof(V) == kRow)  // one register a column
+            for (; j + 8 <= columns; j += 8)
+                select_columns<V, 8, true>(table, index + j, 1, group_stride, groups, out + j * kRow, accumulate);
         for (; j + 4 <= columns; j += 4)
             select_columns<V, 4, true>(table, index + j, 1, group_stride, groups, out + j * kRow, accumulate);
+    }
     for (; j + 4 <= columns; j += 4)
         select_columns<V, 4, false>(table, index + j * column_stride, column_stride, group_stride, groups,
                                     out + j * kRow, accumulate);
@@ -68,6 +69,14 @@ static void select_sum(const char* table, const uint8_t* index, size_t column_st
 // Index of four neighbouring channels of one pixel, for every group of channels: groups over k.
 BCNN_INLINE void index_channels(const float* x, const float* bias, size_t channels, uint8_t* index) {
     size_t k = 0;
+#ifdef BCNN_TRAINING_AVX512
+    for (; k + 16 <= channels; k += 16) {
+        const __m512 sum = _mm512_add_ps(_mm512_loadu_ps(x + k), _mm512_loadu_ps(bias + k));
+        uint32_t mask = _mm512_cmp_ps_mask(sum, _mm512_setzero_ps(), _CMP_GE_OQ);
+        mask = (mask | mask << 8) & 0x00FF00FF;  // four signs move to the upper half of a byte
+        store(index + k / 4, (mask << 4 | mask << 8) & 0xF0F0F0F0);
+    }
+#endif
 #ifdef BCNN_TRAINING_AVX2
     for (; k + 8 <= channels; k += 8) {
         const __m256 sum = _mm256_add_ps(_mm256_loadu_ps(x + k), _mm256_loadu_ps(bias + k));
@@ -84,15 +93,24 @@ BCNN_INLINE void index_channels(const float* x, const float* bias, size_t channe
 }
 
 // Index of one channel of four pixels, for every channel: groups over m.
-BCNN_INLINE void index_pixels(const float* const x[kGroup], const float* bias, size_t channels,
-                              uint8_t* __restrict index) {
-    const float *a = x[0], *b = x[1], *c = x[2], *d = x[3];
-#pragma GCC ivdep
-    for (size_t k = 0; k < channels; k++) {
-        const int bits = (a[k] + bias[k] >= 0 ? 16 : 0) | (b[k] + bias[k] >= 0 ? 32 : 0) |
-                         (c[k] + bias[k] >= 0 ? 64 : 0) | (d[k] + bias[k] >= 0 ? 128 : 0);
-        index[k] = uint8_t(bits);
+template <class F>
+BCNN_INLINE void index_panel(size_t k, const float* const x[kGroup], const float* bias, uint8_t* index) {
+    typename Integers<F>::words bits{};
+    for (size_t i = 0; i < kGroup; i++) {
+        const F sum = load<F>(x[i] + k) + load<F>(bias + k);
+        if constexpr (sizeof(F) == 4)
+            bits |= (sum >= 0 ? 16 : 0) << i;
+        else
+            bits |= (sum >= 0) & (16 << i);
     }
+    if constexpr (sizeof(F) == 4)
+        index[k] = uint8_t(bits);
+    else
+        store(index + k, __builtin_convertvector(bits, typename Integers<F>::bytes));
+}
+
+BCNN_INLINE void index_pixels(const float* const x[kGroup], const float* bias, size_t channels, uint8_t* index) {
+    BCNN_PANELS(channels, index_panel, x, bias, index);
 }
 
 // The product where weights are real and lanes are pixels: out[k][16] = sum over o of w[o][k] * v[o][16]. `packed` is w as

@@ -163,9 +163,9 @@ static void forward(const TapConv& conv, float* out) {
 
 static void forward(const TapConv& conv, float* out) {
     if (conv.binary_weights)
-        forward<i8x32, int8_t, int16_t>(conv, out);
+        forward<i8v, int8_t, int16_t>(conv, out);
     else
-        forward<f8, float, float>(conv, out);
+        forward<fv, float, float>(conv, out);
 }
 
 // --- the gradient of the weights --------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ static void add_pixels(const TapConv& conv, const TapShape& shape, const float* 
                 store(row + o, f8(load<f8>(from + o) * load<f8>(conv.scale + panel * kLanes + o)));
         }
         sums_of_groups(rows, kLanes, groups, table);
-        select_sum<f8>(table, index + first / kGroup * shape.inputs, 1, shape.inputs, groups, shape.inputs, (char*)sums,
+        select_sum<fv>(table, index + first / kGroup * shape.inputs, 1, shape.inputs, groups, shape.inputs, (char*)sums,
                        true);
         if (conv.pad == 0)
             for (size_t i = 0; i < count; i++, at.next())
@@ -350,7 +350,7 @@ struct ImageLanes {
             sums_of_groups(dy + chunk * kGroup * kLanes, kLanes, some, table);
             const uint8_t* index = weights.index + chunk * shape.inputs + begin;
             scatter(y, x, [&](size_t tap, float* to) {
-                select_sum<f8>(table, index + tap * conv.channels_in, 1, shape.inputs, some, end - begin, (char*)to,
+                select_sum<fv>(table, index + tap * conv.channels_in, 1, shape.inputs, some, end - begin, (char*)to,
                                true);
             });
         }

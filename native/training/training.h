@@ -137,7 +137,7 @@ void add(const float* a, const float* b, size_t size, int threads, float* out);
 // getting them from the system again costs threads that share an address space more than a tenth of the step.
 void keep_memory();
 
-// "avx2" or "portable": what this processor runs. BCNN_ISA=scalar forces "portable".
+// "avx512", "avx2" or "portable": the best that this processor runs. BCNN_ISA=avx2 forces "avx2" at most, BCNN_ISA=scalar "portable".
 const char* isa();
 
 }  // namespace bcnn::training
