@@ -20,7 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "helpers"))
 from programs import Draw, named
 
-from bcnn.bench.timing import facts
+from bcnn.base.machine import facts
 from bcnn.engine import Engine
 from bcnn.program import ops as o
 from bcnn.program.program import Program

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from bcnn.bench.timing import facts
+from bcnn.base.machine import facts
 from bcnn.capture.capture import capture
 from bcnn.nets.bcnn import Network
 from bcnn.nets.config import resolve

@@ -20,7 +20,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bcnn.bench.timing import facts
+from bcnn.base.machine import facts
 
 CHILD = """
 import sys, time

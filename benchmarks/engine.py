@@ -21,7 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "helpers"
 from programs import of_config
 
 from bcnn import _core
-from bcnn.bench.timing import facts, interleave
+from bcnn.base.machine import facts
+from bcnn.bench.timing import interleave
 from bcnn.engine import Cost, Engine, isas
 from bcnn.nets.config import preset
 from bcnn.program.program import Program

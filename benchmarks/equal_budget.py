@@ -154,7 +154,7 @@ def campaign(names: list[str], seeds: list[int], data: str, out: Path) -> None:
 
 def times() -> None:
     """What all cost, and their times in the engine: of one machine, whichever trained them."""
-    from bcnn.bench.timing import facts
+    from bcnn.base.machine import facts
 
     results = stored()
     for name, entry in entries().items():

@@ -28,9 +28,10 @@ from typing import Any
 from benchmarks.only_avx2 import hold
 
 from bcnn.base.files import write_atomic
+from bcnn.base.machine import facts
 from bcnn.bench.rival import Job
 from bcnn.bench.rivals import ENGINE, INTEGERS, MAKERS, job_of, make
-from bcnn.bench.timing import Times, facts
+from bcnn.bench.timing import Times
 from bcnn.nets.network_spec import resolve
 from bcnn.nets.registry import ARCHITECTURES
 

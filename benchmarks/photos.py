@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bcnn.base.files import write_atomic
-from bcnn.bench.timing import cpu
+from bcnn.base.machine import cpu, utc
 from bcnn.data.config import Augment, DataConfig
 from bcnn.data.sources import Source, find_source
 from bcnn.training.batches import open_data
@@ -148,7 +148,7 @@ def measure(name: str, folder: str, minutes: float, **more: str) -> Result:
     began = time.process_time()
     result = METHODS[name](folder, source, minutes, **more)
     result |= {"cpu_seconds": round(time.process_time() - began, 1), "train": len(source.train), "val": len(source.val)}
-    result |= {"classes": len(source.classes), "machine": cpu(), "date": time.strftime("%Y-%m-%d", time.gmtime())}
+    result |= {"classes": len(source.classes), "machine": cpu(), "date": utc()}
     return result
 
 

@@ -18,10 +18,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from bcnn.base.machine import cpu_flags
 from bcnn.bench import ops
 from bcnn.bench.rival import Job, Rival, SkippedError
 from bcnn.bench.rivals import ENGINE, MAKERS, Contest, contest, engine, job_of
-from bcnn.bench.timing import supports
 from bcnn.nets.config import preset
 from bcnn.packed import packfile
 
@@ -42,7 +42,7 @@ def two_branches(job: Job) -> Rival:
 
 
 def avx2(job: Job) -> Rival:
-    if not supports("avx512_vpopcntdq"):
+    if "avx512_vpopcntdq" not in cpu_flags():
         raise SkippedError("AVX2 is the best that this CPU has: no AVX-512 VPOPCNTDQ")
     return engine(job, isa="avx2", name=AVX2)
 
@@ -102,7 +102,7 @@ def verdicts(
     binary = at_least(
         "3.5x faster than OpenVINO's BinaryConvolution, bf16", over_ours("OpenVINO, BinaryConvolution"), 3.5
     )
-    if binary.verdict != "not measurable here" and not (supports("avx512_bf16") or supports("amx_bf16")):
+    if binary.verdict != "not measurable here" and not {"avx512_bf16", "amx_bf16"} & {*cpu_flags()}:
         in_float = f"{binary.measured} in float32, {binary.verdict}; this CPU has no bf16"
         binary = Verdict(binary.target, "not measurable here", in_float)
     return [

@@ -13,8 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from bcnn.base.machine import facts
 from bcnn.bench.rivals import in_integers, job_of
-from bcnn.bench.timing import facts, interleave
+from bcnn.bench.timing import interleave
 from bcnn.engine import Engine, isas
 from bcnn.nets.config import preset
 from bcnn.program import ops

@@ -14,7 +14,6 @@ means something on idle cores only.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import platform
@@ -30,6 +29,8 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from bcnn.base.machine import cpu_name, utc
+from bcnn.base.provenance import commit
 from bcnn.nets import config, fused
 from bcnn.nets.bcnn import Network
 from bcnn.nets.fused_autograd import native
@@ -181,15 +182,8 @@ def scaling(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def conditions(args: argparse.Namespace) -> dict[str, Any]:
-    root = Path(__file__).parent
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=root, capture_output=True, text=True
-    ).stdout.strip()
-    cpu = next(
-        (x.split(":")[1].strip() for x in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in x), "?"
-    )
     return {
-        "cpu": f"{cpu} ({platform.machine()}, {os.cpu_count()} cores, {native.isa()})",
+        "cpu": f"{cpu_name()} ({platform.machine()}, {os.cpu_count()} cores, {native.isa()})",
         "load_average": os.getloadavg()[0],
         "network": args.network + (f" at {args.width:g} of its width" if args.width != 1 else ""),
         "size": args.size or "its own",
@@ -197,8 +191,8 @@ def conditions(args: argparse.Namespace) -> dict[str, Any]:
         "batch": args.batch,
         "rounds": args.rounds,
         "torch": torch.__version__,
-        "commit": commit or "?",
-        "date": datetime.date.today().isoformat(),
+        "commit": commit(digits=9) or "?",
+        "date": utc(),
     }
 
 

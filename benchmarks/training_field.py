@@ -27,7 +27,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from bcnn.bench.timing import facts
+from bcnn.base.machine import facts
 from bcnn.nets import fused
 from bcnn.nets.latent import set_weights
 from bcnn.nets.registry import architecture

@@ -23,9 +23,9 @@ import numpy as np
 from tools.pages.chromium import Chromium
 
 from bcnn.base.files import write_atomic
+from bcnn.base.machine import facts
 from bcnn.bench import mobilenet
 from bcnn.bench.rivals import in_integers, job_of
-from bcnn.bench.timing import facts
 from bcnn.exports import web
 from bcnn.nets.config import preset
 from bcnn.packed import packfile, shipped

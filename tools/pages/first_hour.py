@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bcnn.base.files import write_atomic
-from bcnn.bench.timing import cpu
+from bcnn.base.machine import cpu, utc
 from bcnn.training.time_estimate import duration
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,7 +97,7 @@ def hour(photos: Path, about: str, minutes: float, venv: Path | None) -> dict[st
             done.append({"text": text, "command": command_line, "seconds": round(seconds, 1), "output": output})
     return {
         "about": about, "minutes": minutes, "photos": photos.resolve().name, "installed": venv is None, "machine": cpu(), "commands": done,
-        "train": len(source.train), "val": len(source.val), "classes": list(source.classes), "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "train": len(source.train), "val": len(source.val), "classes": list(source.classes), "date": utc(),
     }  # fmt: skip
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -32,8 +31,8 @@ from tools.pages.model_descriptions import MODELS
 
 import bcnn
 from bcnn.base.files import digest, write_atomic
+from bcnn.base.machine import cpu_name, utc
 from bcnn.base.scores import Scores
-from bcnn.bench.timing import cpu
 from bcnn.data import sources
 from bcnn.data.decode import Unreadable, batches
 from bcnn.engine import Engine, choose_isa
@@ -136,7 +135,7 @@ def of_run(run: Path, name: str, hardware: str) -> Trained:
         "train_images": info["data"]["train"],
         "steps": info["accuracy"],
         "minutes": round(info["train_seconds"] / 60, 1),
-        "hardware": hardware or f"{info['machine'].split(', ')[-1].removesuffix('s')} of {cpu().split(';')[0]}",
+        "hardware": hardware or f"{info['machine'].split(', ')[-1].removesuffix('s')} of {cpu_name()}",
         "trained": info["started"][:10],
         "log": log(RunFolder(run)),
     }
@@ -194,7 +193,7 @@ def measured(scores: Mapping[str, Scores]) -> dict[str, Any]:
         "top1": own.top1,
         "confusion": own.confusion.tolist(),
         "engine": choose_isa(None),
-        "measured": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
+        "measured": utc(),
     }
     if TORCH in scores:
         found["agreement"] = same(floats, scores[TORCH])

@@ -3,7 +3,7 @@
     rivals.py            all contestants in one table; a missing one becomes a line
     rival.py             what a contestant is
     sample.py            an image
-    timing.py            interleaved runs -> min and median; what machine this is
+    timing.py            interleaved runs -> min and median
     ops.py               where the engine's own time goes
     pytorch.py           eager and compiled
     onnx_runtime.py      float Conv, MatMulInteger, on the model of `bcnn.exports.onnx_graph`

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from bcnn.base.errors import UserError
+from bcnn.base.machine import facts
 from bcnn.bench.rival import Job, Rival, SkippedError
 from bcnn.bench.sample import sample_image
-from bcnn.bench.timing import Times, facts, interleave
+from bcnn.bench.timing import Times, interleave
 from bcnn.exports.check import WrongResultError
 from bcnn.models.find import find, given, parse_size
 from bcnn.nets.network_spec import AnyNetwork, from_plain, resolve

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from PIL import Image
 
 from bcnn.base.images import Pixels
-from bcnn.bench.timing import Times, facts
+from bcnn.base.machine import facts
+from bcnn.bench.timing import Times
 from bcnn.counting.counts import Node, count
 from bcnn.nets.config import preset
 from bcnn.packed.packfile import Sizes

@@ -8,7 +8,6 @@ the engine. `add` gives a learned file one class more, from that class's photos 
 
 from __future__ import annotations
 
-import datetime
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,10 +17,10 @@ import numpy as np
 
 from bcnn.base.errors import UserError
 from bcnn.base.files import digest
+from bcnn.base.machine import cpu_name, utc
 from bcnn.base.progress import Progress, silent
 from bcnn.base.scores import Scores, evaluate
 from bcnn.base.version import __version__
-from bcnn.bench.timing import cpu
 from bcnn.data.decode import Unreadable, numbered
 from bcnn.data.sources import SPLIT_SHARE, Images, Source, check_labels, split_off
 from bcnn.engine import Engine
@@ -209,7 +208,7 @@ def _start(model: str) -> _Origin:
 
 
 def _card(program: Program, scores: Scores, train: Read, data: str, seconds: float, origin: _Origin) -> card.Card:
-    start, today = card.of(origin.program), datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d")
+    start, today = card.of(origin.program), utc()
     named = card.classes(program)
     return card.Card(
         title=f"{len(named)} classes of {data}",
@@ -222,7 +221,7 @@ def _card(program: Program, scores: Scores, train: Read, data: str, seconds: flo
         images=scores.count,
         steps={},
         minutes=round(seconds / 60, 2),
-        hardware=cpu().split(";")[0],
+        hardware=cpu_name(),
         trained=today,
         top1=scores.top1,
         agreement=None,
