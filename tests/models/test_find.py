@@ -15,10 +15,11 @@ from typer.testing import CliRunner, Result
 
 import bcnn
 from bcnn import UserError
+from bcnn.base.affine import IMAGENET_MEAN
 from bcnn.cli import bench, count, deploy, predict  # noqa: F401  (add their verbs)
 from bcnn.cli.app import app
 from bcnn.lowering.lower import normalised
-from bcnn.models.find import MEAN, Given, find, given
+from bcnn.models.find import Given, find, given
 from bcnn.nets import latent
 
 
@@ -88,7 +89,7 @@ def test_a_module_is_packed_from_python(tmp_path: Path) -> None:
 
 def test_what_was_not_said_is_decided_and_told(mine: Path) -> None:
     found = find(f"{mine}:training")
-    assert (found.size, found.mean, found.module.training) == ((224, 224), MEAN, False)
+    assert (found.size, found.mean, found.module.training) == ((224, 224), IMAGENET_MEAN, False)
     assert [note.partition(":")[0].partition(" was ")[0].partition(" were ")[0] for note in found.notes] == [
         "no size",
         f"{mine}",

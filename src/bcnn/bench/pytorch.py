@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bcnn.base.affine import IMAGENET_MEAN, IMAGENET_STD, scale_offset
 from bcnn.base.images import Pixels
 from bcnn.bench.rival import Job, Rival
 from bcnn.bench.timing import interleave
 from bcnn.exports.check import WrongResultError
 from bcnn.lowering.compare import compare
 from bcnn.lowering.lower import lower, normalised
-from bcnn.models.find import MEAN, STD
 from bcnn.nets import network_spec
 from bcnn.nets.bcnn import Network
 from bcnn.nets.latent import latents
@@ -50,7 +50,7 @@ def sample_network(config: AnyNetwork, seed: int = 0) -> nn.Module:
 
 
 def program_of(network: nn.Module, size: tuple[int, int] | None = None) -> Program:
-    return lower(network, MEAN, STD, size=size)
+    return lower(network, IMAGENET_MEAN, IMAGENET_STD, size=size)
 
 
 class _FromBytes(nn.Module):
@@ -70,8 +70,8 @@ class _FromBytes(nn.Module):
         for parameter in self.network.parameters():
             if parameter.dim() == 4:
                 parameter.data = parameter.data.contiguous(memory_format=layout)
-        self.register_buffer("scale", 1 / (255 * torch.tensor(STD)).view(1, 3, 1, 1))
-        self.register_buffer("offset", (-torch.tensor(MEAN) / torch.tensor(STD)).view(1, 3, 1, 1))
+        for name, values in zip(("scale", "offset"), scale_offset(IMAGENET_MEAN, IMAGENET_STD), strict=True):
+            self.register_buffer(name, torch.from_numpy(values).view(1, 3, 1, 1))
 
     def forward(self, image: Tensor) -> Tensor:
         x_nchw = image.permute(0, 3, 1, 2).contiguous(memory_format=self.layout)
@@ -83,7 +83,7 @@ def eager(job: Job) -> Rival:
     _threads(job)
     runs = {name: _call(_FromBytes(job.network, layout), job.image) for name, layout in LAYOUTS.items()}
     best = _fastest(runs, job.threads)
-    differ = compare(job.network, job.program, job.image, MEAN, STD).first
+    differ = compare(job.network, job.program, job.image, IMAGENET_MEAN, IMAGENET_STD).first
     if differ is not None:
         raise WrongResultError(f"torch and program differ at {differ.name} by {differ.error:.1e}")
     _check_logits(job, runs[best]())
@@ -126,7 +126,7 @@ def _fastest(runs: dict[str, Callable[[], Tensor]], threads: int) -> str:
 
 def _check_logits(job: Job, logits: Tensor) -> str:
     with torch.inference_mode():
-        want = job.network(normalised(job.image[None], MEAN, STD))
+        want = job.network(normalised(job.image[None], IMAGENET_MEAN, IMAGENET_STD))
     correlation = float(torch.corrcoef(torch.stack([want[0], logits[0]]))[0, 1])
     if not correlation >= CORRELATION:
         raise WrongResultError(f"logits correlate by {correlation:.3f} with those of the network")

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bcnn.base.affine import normalise, scale_offset
 from bcnn.base.errors import UserError
 from bcnn.capture.capture import Graph, Node, Value, capture
 from bcnn.capture.channel_permutation import MOVES, intensity, moved, reshaped
@@ -67,20 +68,7 @@ def sample_image(size: tuple[int, int], seed: int = 0) -> np.ndarray[Any, np.dty
 
 def normalised(images: np.ndarray[Any, Any], mean: Sequence[float], std: Sequence[float]) -> Tensor:
     """uint8 N,H,W,3 -> float32 N,3,H,W, with the multiplication and addition that the program does, too."""
-    scale, offset = input_affine(mean, std)
-    x = images.astype(np.float32) * single(scale) + single(offset)
-    return torch.from_numpy(np.ascontiguousarray(x.transpose(0, 3, 1, 2)))
-
-
-def input_affine(mean: Sequence[float], std: Sequence[float]) -> tuple[Doubles, Doubles]:
-    """(u / 255 - mean) / std = u * scale + offset with scale = 1 / (255 std), offset = -mean / std."""
-    try:
-        m, s = np.array(mean, np.float64), np.array(std, np.float64)
-    except (TypeError, ValueError):
-        m = s = np.empty(0)
-    if any(values.shape != (3,) or not np.isfinite(values).all() for values in (m, s)) or (s <= 0).any():
-        raise UserError(f"mean and std must be three finite numbers each and std above 0, got {mean!r} and {std!r}")
-    return 1 / (255 * s), -m / s
+    return torch.from_numpy(np.ascontiguousarray(normalise(images, mean, std).transpose(0, 3, 1, 2)))
 
 
 class Lowering:
@@ -89,7 +77,7 @@ class Lowering:
     def __init__(
         self, network: nn.Module, image: np.ndarray[Any, Any], mean: Sequence[float], std: Sequence[float]
     ) -> None:
-        scale, offset = input_affine(mean, std)
+        scale, offset = scale_offset(mean, std)
         self.network = type(network).__name__
         if any(p.device.type != "cpu" or p.dtype != torch.float32 for p in network.parameters()):
             network = copy.deepcopy(network).float().cpu()
@@ -106,7 +94,7 @@ class Lowering:
         weights = None if found is None else single(found[1])
         first = image_value if found is None else found[0]
         height, width = image.shape[:2]
-        op = o.Input(height, width, single(scale), single(offset), weights)
+        op = o.Input(height, width, scale, offset, weights)
         self.drafts[first] = Draft((), lambda _: op, found[0].node.module if found and found[0].node else "")
         if found:
             index = np.arange(3, dtype=np.int32)

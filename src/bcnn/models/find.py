@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bcnn.base.affine import IMAGENET_MEAN, IMAGENET_STD, Floats3
 from bcnn.base.errors import UserError, nearest
 from bcnn.base.files import check_plain
 from bcnn.nets import network_spec
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from bcnn.packed.packfile import Sizes
     from bcnn.program.program import Program
 
-Floats3 = tuple[float, float, float]
-MEAN: Floats3 = (0.485, 0.456, 0.406)  # of ImageNet, as most trained networks expect them
-STD: Floats3 = (0.229, 0.224, 0.225)
 SIZE = (224, 224)
 
 
@@ -43,8 +41,8 @@ class Found:
     name: str
     module: nn.Module
     size: Size
-    mean: Floats3 = MEAN
-    std: Floats3 = STD
+    mean: Floats3 = IMAGENET_MEAN
+    std: Floats3 = IMAGENET_STD
     labels: tuple[str, ...] = ()
     crop: float = 1.0
     provenance: dict[str, Any] = field(default_factory=dict)
@@ -103,7 +101,7 @@ def _registered(what: str, given: Given, choices: dict[str, Any]) -> Found:
         config = config.scaled(width)
     torch.manual_seed(0)
     module = network_spec.build(config).eval()
-    mean, std, labels = given.mean or MEAN, given.std or STD, given.labels or ()
+    mean, std, labels = given.mean or IMAGENET_MEAN, given.std or IMAGENET_STD, given.labels or ()
     provenance = {"config": {"network": network_spec.to_plain(config)}}
     notes = (f"the weights of {config.name} are random: it was not trained",)
     return Found(config.name, module, config.image_size, mean, std, labels, 1.0, provenance, True, notes)
@@ -135,7 +133,7 @@ def of_module(module: nn.Module, name: str, given: Given | None = None) -> Found
         notes.append(f"{name} is in training mode: put into evaluation mode")
     if given.mean is None and given.std is None:
         notes.append("no mean and std were said: those of ImageNet (--mean, --std)")
-    mean, std, labels = given.mean or MEAN, given.std or STD, given.labels or ()
+    mean, std, labels = given.mean or IMAGENET_MEAN, given.std or IMAGENET_STD, given.labels or ()
     provenance: dict[str, Any] = {"network": Path(name).name}
     if config is not None:  # which network it is: so the packed file can be trained again
         provenance["config"] = {"network": network_spec.to_plain(config)}

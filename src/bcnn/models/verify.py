@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bcnn.base.affine import mean_std
 from bcnn.base.progress import Progress, silent
 from bcnn.nets.registry import ARCHITECTURES
 from bcnn.verification import verify as checks
@@ -46,9 +47,8 @@ def _reference(what: str | Path, program: Program) -> TorchNetwork:
     from bcnn.integers.dequantize import reals
     from bcnn.models.find import Given, find
     from bcnn.program.ops import Input
-    from bcnn.training.rebuild import mean_std
 
     first = reals(program).ops[0]
     assert isinstance(first, Input)
-    found = find(what, Given((first.height, first.width), *mean_std(first)))
+    found = find(what, Given((first.height, first.width), *mean_std(first.scale, first.offset)))
     return TorchNetwork(found.module, found)

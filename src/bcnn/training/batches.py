@@ -17,13 +17,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bcnn.base.affine import Floats3, scale_offset
 from bcnn.data import sources
 from bcnn.data.config import DataConfig
 from bcnn.data.decode import Unreadable, decode
 from bcnn.training import augment
 from bcnn.training.stream import CutFiles, FitFiles, stream
 
-Floats3 = tuple[float, float, float]
 STATISTICS_IMAGES = 2000  # of a data set that streams, for mean and deviation: enough for three digits
 
 
@@ -155,12 +155,6 @@ class Data:
 
 def _three(values: tuple[float, ...]) -> Floats3:
     return values[0], values[1], values[2]
-
-
-def scale_offset(mean: Floats3, std: Floats3) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """(u / 255 - mean) / std as u * scale + offset, each rounded once to float32."""
-    m, s = np.asarray(mean, np.float64), np.asarray(std, np.float64)
-    return (1 / (255 * s)).astype(np.float32), (-m / s).astype(np.float32)
 
 
 def _channels(values: NDArray[np.float32], like: Tensor) -> Tensor:

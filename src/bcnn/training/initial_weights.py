@@ -11,6 +11,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
+from bcnn.base.affine import Floats3
 from bcnn.base.errors import UserError
 from bcnn.nets import latent, network_spec
 from bcnn.packed import card, packfile, shipped
@@ -19,7 +20,6 @@ from bcnn.training import checkpoint
 from bcnn.training.rebuild import rebuild, stated
 from bcnn.training.transfer import check_state
 
-Floats3 = tuple[float, float, float]
 DECODER_PREFIX = "decoder.linear."  # of every registered network, see `parts.Decoder`
 
 

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bcnn.base.affine import Floats3, mean_std
 from bcnn.base.errors import UserError
 from bcnn.integers.dequantize import reals
 from bcnn.nets import layers, network_spec
@@ -32,7 +33,6 @@ from bcnn.program import ops as o
 from bcnn.program.bits import unpack_bits
 from bcnn.program.program import Program
 
-Floats3 = tuple[float, float, float]
 LATENT_MAGNITUDE = (
     0.03  # nearer to zero than nine in ten of a trained network's: a short run flips some, see docs/training.md
 )
@@ -85,14 +85,7 @@ def rebuild(program: Program, source: str) -> Rebuilt:
         network.decoder.linear.bias.copy_(torch.from_numpy(linear.bias))
     first = program.ops[0]
     assert isinstance(first, o.Input)
-    return Rebuilt(network, config, *mean_std(first))
-
-
-def mean_std(first: o.Input) -> tuple[Floats3, Floats3]:
-    """u * scale + offset = (u / 255 - mean) / std."""
-    std = 1 / (255 * first.scale.astype(np.float64))
-    mean = -first.offset.astype(np.float64) * std
-    return (float(mean[0]), float(mean[1]), float(mean[2])), (float(std[0]), float(std[1]), float(std[2]))
+    return Rebuilt(network, config, *mean_std(first.scale, first.offset))
 
 
 # --- does the file hold what it says? ---------------------------------------------------------------------------------

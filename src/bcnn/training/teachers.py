@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bcnn.base.affine import IMAGENET_MEAN, IMAGENET_STD
 from bcnn.base.errors import UserError
 from bcnn.base.files import check_plain, replacing
 from bcnn.lowering.lower import image_size
@@ -34,8 +35,7 @@ from bcnn.training import checkpoint
 from bcnn.training.batches import Data
 from bcnn.training.losses import LevelMaps
 
-Floats3 = tuple[float, float, float]
-IMAGENET: tuple[Floats3, Floats3] = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # what pretrained networks expect
+IMAGENET = IMAGENET_MEAN, IMAGENET_STD
 
 
 @dataclass(frozen=True, eq=False)
