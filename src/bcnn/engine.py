@@ -21,6 +21,7 @@ from PIL import Image
 import bcnn._core as _core
 from bcnn.base import images
 from bcnn.base.errors import UserError, nearest
+from bcnn.base.softmax import softmax
 from bcnn.packed import card
 from bcnn.program.interpret import as_real
 from bcnn.program.ops import Conv, FixedDepthwise, Floats, Op, Values
@@ -163,10 +164,8 @@ class Engine:
             raise UserError(
                 f"the program ends in a map of {self.program.shapes[-1]}, not in classes; call the engine for its values"
             )
-        logits = self(pictures).astype(np.float64)
-        exp = np.exp(logits - logits.max(axis=1, keepdims=True))
-        probabilities = exp / exp.sum(axis=1, keepdims=True)
-        names = self.program.labels or tuple(str(i) for i in range(logits.shape[1]))
+        probabilities = softmax(self(pictures))
+        names = self.program.labels or tuple(str(i) for i in range(probabilities.shape[1]))
         order = np.argsort(-probabilities, axis=1, kind="stable")[:, :top]
         return [[(names[i], float(row[i])) for i in best] for row, best in zip(probabilities, order, strict=True)]
 

@@ -20,6 +20,7 @@ from bcnn.base import images
 from bcnn.base.errors import UserError
 from bcnn.base.files import check_plain, write_atomic
 from bcnn.base.scores import Scores
+from bcnn.base.softmax import softmax
 from bcnn.training import augment
 from bcnn.training.batches import Data, Split
 from bcnn.training.run_folder import RunFolder
@@ -37,9 +38,7 @@ class Mistakes:
     worst: list[tuple[float, int, int, int]] = field(default_factory=list)  # probability, image, class, answer
 
     def look(self, index: NDArray[np.int64], logits: NDArray[np.float32], y: NDArray[np.int64]) -> None:
-        x = logits.astype(np.float64)
-        exp = np.exp(x - x.max(1, keepdims=True))
-        p = exp / exp.sum(1, keepdims=True)
+        p = softmax(logits)
         guess = p.argmax(1)
         wrong = np.flatnonzero(guess != y)
         self.worst += [(float(p[i, guess[i]]), int(index[i]), int(y[i]), int(guess[i])) for i in wrong]

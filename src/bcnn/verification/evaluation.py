@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from bcnn.base.errors import UserError, nearest
 from bcnn.base.progress import Progress, silent
 from bcnn.base.scores import Indices, Scores, evaluate
+from bcnn.base.softmax import softmax
 from bcnn.data import sources
 from bcnn.data.config import DataConfig
 from bcnn.data.decode import Unreadable, numbered
@@ -125,10 +126,8 @@ def measure_packed(
 
 
 def _answers(photos: Images, index: Indices, labels: Indices, logits: NDArray[np.float32]) -> list[Answer]:
-    x = logits.astype(np.float64)
-    exp = np.exp(x - x.max(axis=1, keepdims=True))
     said = np.argsort(-logits, axis=1, kind="stable")[:, 0]
-    shares = exp[np.arange(len(said)), said] / exp.sum(axis=1)
+    shares = softmax(logits)[np.arange(len(said)), said]
     names = [int(i) if isinstance(photos.items, np.ndarray) else photos.items[i] for i in index]
     rows = zip(names, labels, said, shares, strict=True)
     return [Answer(name, int(label), int(choice), float(share)) for name, label, choice, share in rows]
