@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bcnn.base.affine import Floats3, scale_offset
 from bcnn.engine import Engine
 from bcnn.learning import choose, fit
 from bcnn.learning.fit import PENALTIES
 from bcnn.learning.photos import FOLDS, Read
 from bcnn.lowering.lower import lower
-from bcnn.training.batches import Floats3, scale_offset
 from bcnn.training.initial_weights import DECODER_PREFIX
 
 Reads = tuple[Floats3, Floats3, tuple[int, int]]  # mean, std and size of what a network reads
