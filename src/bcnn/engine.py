@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from PIL import Image
 import bcnn._core as _core
 from bcnn.base import images
 from bcnn.base.errors import UserError, nearest
+from bcnn.base.images import Photo
 from bcnn.base.softmax import softmax
 from bcnn.packed import card
 from bcnn.program.interpret import as_real
@@ -28,7 +29,6 @@ from bcnn.program.ops import Conv, FixedDepthwise, Floats, Op, Values
 from bcnn.program.program import Program, at_most
 from bcnn.program.record import record
 
-Picture = NDArray[np.uint8] | Image.Image | str | Path | bytes  # what a person may hand over as one image
 MAX_THREADS = 256  # far above any machine this is for, far below what an operating system refuses
 
 
@@ -138,11 +138,11 @@ class Engine:
         last = self.program.shapes[-1]
         return logits if last[:2] == (1, 1) else logits.reshape(len(batch), *last)
 
-    def __call__(self, pictures: Picture | Sequence[Picture]) -> Floats:
+    def __call__(self, pictures: Photo | Sequence[Photo]) -> Floats:
         """Logits N,classes of one image (N = 1) or several: uint8 arrays H,W,3 or N,H,W,3, PIL images, paths, the bytes of a file, or a list of those."""
         return self.run(self.fit(pictures))
 
-    def fit(self, pictures: Picture | Sequence[Picture]) -> NDArray[np.uint8]:
+    def fit(self, pictures: Photo | Sequence[Photo]) -> NDArray[np.uint8]:
         """One or several images as the batch that `run` takes, resized and cropped as in evaluation where they have another size."""
         if isinstance(pictures, np.ndarray) and pictures.ndim == 4:
             if pictures.dtype == np.uint8 and pictures.shape[1:] == (*self.program.shapes[0][:2], 3):
@@ -155,10 +155,10 @@ class Engine:
                 f"cannot read images from {type(pictures).__name__}; give an array, a PIL image, a path, bytes or a list of those"
             )
         size = self.program.shapes[0][:2]
-        fitted = [images.fit(_rgb(picture), size, self.program.crop) for picture in pictures]
+        fitted = [images.read(picture, size, self.program.crop) for picture in cast(Sequence[Photo], pictures)]
         return np.stack(fitted) if fitted else np.empty((0, *size, 3), np.uint8)
 
-    def predict(self, pictures: Picture | Sequence[Picture], top: int = 5) -> list[list[tuple[str, float]]]:
+    def predict(self, pictures: Photo | Sequence[Photo], top: int = 5) -> list[list[tuple[str, float]]]:
         """For every image the `top` likeliest classes with their probabilities; without class names, their numbers."""
         if self.program.shapes[-1][:2] != (1, 1):
             raise UserError(
@@ -214,16 +214,3 @@ def kind_of(op: Op) -> str:
     if isinstance(op, FixedDepthwise) or (isinstance(op, Conv) and op.groups == op.reads == op.offset.size):
         return "depth wise"
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(op).__name__.removeprefix("Fixed")).lower()
-
-
-def _rgb(picture: Any) -> Image.Image:
-    if isinstance(picture, (str, Path, bytes)):
-        return images.open_rgb(picture)
-    if isinstance(picture, Image.Image):
-        return images.rgb(picture)
-    if isinstance(picture, np.ndarray) and picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3:
-        return Image.fromarray(picture)
-    got = f"{picture.dtype} {picture.shape}" if isinstance(picture, np.ndarray) else type(picture).__name__
-    raise UserError(
-        f"cannot read an image from {got}; give a uint8 array H,W,3, a PIL image, a path or the bytes of a file"
-    )

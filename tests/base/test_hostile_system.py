@@ -15,8 +15,8 @@ from bcnn import cli
 from bcnn.base import images
 from bcnn.base.errors import UserError
 from bcnn.base.files import write_atomic
+from bcnn.cli import options
 from bcnn.data import cifar
-from bcnn.models import find as networks
 from bcnn.nets import config as configs
 from bcnn.packed import packfile
 from bcnn.packed.container import is_checkpoint
@@ -27,7 +27,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "a.toml": configs.read,
     "a.png": images.open_rgb,
     "data_batch_1": cifar.read_batch,
-    "labels.txt": lambda path: networks.parse_labels(str(path)),
+    "labels.txt": lambda path: options.parse_labels(str(path)),
 }
 
 
@@ -95,13 +95,13 @@ def test_a_name_that_no_file_system_takes_is_a_sentence(
 def test_an_interrupt_is_a_word_whenever_it_comes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(name: str) -> None:
+    def interrupted(*words: str) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("bcnn.cli.app.importlib.import_module", interrupted)  # while the verbs are imported
     assert sentence(monkeypatch, capsys, "models", code=130) == "bcnn: stopped\n"
     monkeypatch.undo()
-    monkeypatch.setattr("bcnn.packed.shipped.find", interrupted)  # while a verb works
+    monkeypatch.setattr("bcnn.models.resolve.resolve", interrupted)  # while a verb works
     assert sentence(monkeypatch, capsys, "info", "digits", code=130) == "bcnn: stopped\n"
 
 

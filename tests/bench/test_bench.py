@@ -208,11 +208,13 @@ def test_missing_and_wrong_rivals_become_lines_and_the_others_run(monkeypatch: p
 
 
 def test_a_preset_without_torch_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bcnn.models import bench as bench_model
+
     monkeypatch.setitem(sys.modules, "bcnn.bench.pytorch", None)  # importing it fails
     with pytest.raises(
         UserError, match=r"to time a preset or config: .*; or time a packed file, such as cifar10, digits"
     ):
-        rivals.job("imagenet-p2")
+        bench_model.job("imagenet-p2")
 
 
 def test_a_packed_file_without_its_config_skips_torch_with_a_reason() -> None:

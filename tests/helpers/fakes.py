@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import samples
 
+from bcnn.base import images
 from bcnn.program.interpret import interpret_maps
 
 
@@ -39,8 +40,11 @@ class Engine:
         logits = np.stack([interpret_maps(self.program, image)[-1].reshape(-1) for image in batch])
         return -logits if self.wrong_batch else logits
 
-    def predict(self, pixels, top=5):
-        logits = self.run(pixels[None])[0].astype(np.float64)
+    def fit(self, photo):
+        return images.read(photo, self.program.shapes[0][:2], self.program.crop)[None]
+
+    def predict(self, batch, top=5):
+        logits = self.run(batch)[0].astype(np.float64)
         odds = np.exp(logits - logits.max())
         labels = self.program.labels or tuple(map(str, range(len(odds))))
         return [[(labels[c], float(odds[c] / odds.sum())) for c in np.argsort(-odds)[:top]]]
@@ -67,4 +71,5 @@ def use_checkpoint(monkeypatch, network):
     """Make every checkpoint hold this network."""
     module = types.ModuleType("bcnn.training.checkpoint")
     module.load = lambda path: (network, Meta())
+    module.described = str
     monkeypatch.setitem(sys.modules, "bcnn.training.checkpoint", module)

@@ -23,7 +23,8 @@ from bcnn.counting import rivals
 from bcnn.counting.audit import AuditReport, audit
 from bcnn.counting.captured import NORMS, count_graph
 from bcnn.counting.rivals import Products, Rival
-from bcnn.models.find import find
+from bcnn.models.networks import network
+from bcnn.models.resolve import resolve
 from bcnn.nets.latent import latents
 from bcnn.nets.registry import ARCHITECTURES
 from bcnn.program.counts import Counts
@@ -32,7 +33,7 @@ NAMES = tuple(name for name, each in ARCHITECTURES.items() if each.size == (224,
 
 
 def counted(name: str) -> Rival:
-    found = find(name)
+    found = network(resolve(name, "summary"))
     image = torch.randn(1, 3, *found.size, generator=torch.Generator().manual_seed(0))
     graph = capture(found.module, image)
     # Bits that are stored: ABC-Net has several bases of each latent tensor.

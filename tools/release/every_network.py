@@ -38,7 +38,7 @@ def whole_way(name: str) -> dict[str, Any]:
 
     from bcnn.bench.pytorch import sample_network
     from bcnn.lowering.lower import lower
-    from bcnn.models.find import Found
+    from bcnn.models.networks import Found
     from bcnn.nets.network_spec import resolve
     from bcnn.packed import packfile
     from bcnn.verification import verify, verify_torch

@@ -1,4 +1,4 @@
-"""Any image a person has -> uint8 H,W,3 of the size a network wants. No torch: evaluation and the engine share this code.
+"""Any image a person has -> uint8 H,W,3 of the size a network wants: `read`, for engine, evaluation, learning and calibration. No torch.
 
 Photos come sideways (EXIF), grey, with transparency, with 16 bits; `rgb` makes them plain. `fit` is the usual evaluation
 transform: resize the shorter side to size / crop, cut out the centre. An image that has the size already passes unchanged.
@@ -29,6 +29,7 @@ from bcnn.base.errors import UserError
 from bcnn.base.files import check_plain
 
 Pixels = NDArray[np.uint8]  # H, W, 3
+Photo = Pixels | Image.Image | str | Path | bytes  # what a person may hand over as one image
 AVIF = "avif" in pillow.modules and pillow.check("avif")
 SUFFIXES = frozenset(
     [".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"] + [".avif"] * bool(AVIF)
@@ -89,6 +90,22 @@ def chosen(what: str) -> tuple[list[Path], list[Path]]:
     if not pictures:
         raise UserError(f"no image matches {what}")
     return pictures, [file for file in named if file not in set(pictures)]
+
+
+def read(photo: Photo, size: tuple[int, int], crop: float = 1.0) -> Pixels:
+    """A photo as a network of `size` = (height, width) reads it: opened, decoded and fitted, whatever it comes as."""
+    if isinstance(photo, (str, Path, bytes)):
+        image = open_rgb(photo)
+    elif isinstance(photo, Image.Image):
+        image = rgb(photo)
+    elif isinstance(photo, np.ndarray) and photo.dtype == np.uint8 and photo.ndim == 3 and photo.shape[2] == 3:
+        image = Image.fromarray(photo)
+    else:
+        got = f"{photo.dtype} {photo.shape}" if isinstance(photo, np.ndarray) else type(photo).__name__
+        raise UserError(
+            f"cannot read an image from {got}; give a uint8 array H,W,3, a PIL image, a path or the bytes of a file"
+        )
+    return fit(image, size, crop)
 
 
 def rgb(image: Image.Image) -> Image.Image:

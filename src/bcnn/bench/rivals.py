@@ -10,7 +10,6 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,9 @@ from bcnn.bench.rival import Job, Rival, SkippedError
 from bcnn.bench.sample import sample_image
 from bcnn.bench.timing import Times, interleave
 from bcnn.exports.check import WrongResultError
-from bcnn.models.find import find, given, parse_size
-from bcnn.nets.network_spec import AnyNetwork, from_plain, resolve
-from bcnn.nets.registry import ARCHITECTURES
-from bcnn.packed import packfile, shipped
+from bcnn.nets.network_spec import AnyNetwork, from_plain
+from bcnn.packed import shipped
+from bcnn.program.program import Program
 
 Maker = Callable[[Job], Rival]
 ENGINE = "this engine"
@@ -146,25 +144,11 @@ MAKERS: dict[str, Maker] = {
 }
 
 
-def job(model: str, threads: int = 1, size: str = "") -> Job:
-    """What a user names: a shipped model or a packed file; a registered network or a config file, which get random parameters; a
-    run or a network of the user's own."""
-    path = Path(model)
-    if model in shipped.names() or (model not in ARCHITECTURES and (path.suffix == ".bcnn" or _is_packed(path))):
-        program = packfile.read(shipped.find(model))
-        return Job(program, sample_image(*program.shapes[0][:2]), threads)
-    if model in ARCHITECTURES or path.suffix in (".json", ".toml"):
-        config = resolve(model)
-        return job_of(config.replace(image_size=parse_size(size)) if size else config, threads)
-    found = find(model, given(size))
-    return _job(found.module, found.size, threads)
+def job_of_program(program: Program, threads: int = 1) -> Job:
+    return Job(program, sample_image(*program.shapes[0][:2]), threads)
 
 
-def _is_packed(path: Path) -> bool:
-    return path.is_file() and path.suffix not in (".json", ".toml", ".safetensors", ".py")
-
-
-def _job(network: Any, size: tuple[int, int], threads: int) -> Job:
+def job_of_module(network: Any, size: tuple[int, int], threads: int = 1) -> Job:
     from bcnn.bench.pytorch import program_of
 
     return Job(program_of(network, size), sample_image(*size), threads, network)
@@ -179,7 +163,7 @@ def job_of(config: AnyNetwork, threads: int = 1) -> Job:
         raise UserError(
             f"to time a preset or config: {missing(error)}; or time a packed file, such as {shown}"
         ) from None
-    return _job(sample_network(config), config.image_size, threads)
+    return job_of_module(sample_network(config), config.image_size, threads)
 
 
 @dataclass(frozen=True)

@@ -34,15 +34,6 @@ out = Console()  # what was asked for
 err = Console(stderr=True)  # progress and errors, so that output can be piped
 
 
-# What a network reads, where it does not say so itself.
-SizeOption = Annotated[str, typer.Option(help="Of the image: 32, or height x width as in 180x240.")]
-MeanOption = Annotated[
-    str, typer.Option(help="Of red, green, blue in 0 ... 1, as in 0.5,0.5,0.5. Default: ImageNet's.")
-]
-StdOption = Annotated[str, typer.Option(help="Deviation of red, green, blue. Default: ImageNet's.")]
-LabelsOption = Annotated[str, typer.Option(help="A text file with a class a line, or cat,dog.")]
-
-
 def say(notes: Iterable[str]) -> None:
     """What was decided for the user, beside the output."""
     for note in notes:

@@ -11,7 +11,8 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from bcnn.base.files import write_atomic
-from bcnn.cli.app import SizeOption, app, err
+from bcnn.cli.app import app, err
+from bcnn.cli.options import SizeOption, given
 
 ROUNDS = 30  # about 40 s for all rivals on the paper's network
 
@@ -48,10 +49,11 @@ def bench(
     # Before torch or NumPy's libraries start their own threads, beside ours.
     os.environ["OMP_NUM_THREADS"] = str(threads)
     from bcnn.bench import rivals as contestants
+    from bcnn.models.bench import job as job_of
 
     both = (contestants.ENGINE, contestants.INTEGERS)
     makers = {name: maker for name, maker in contestants.MAKERS.items() if rivals or name in both}
-    job = contestants.job(model, threads, size)
+    job = job_of(model, threads, given(size))
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
         task = progress.add_task("", total=len(makers))

@@ -15,6 +15,7 @@ from rich.progress import Progress
 from bcnn.base.errors import UserError
 from bcnn.cli.app import app, check_output, err, out
 from bcnn.cli.deploy import size_table
+from bcnn.cli.options import taken
 
 if TYPE_CHECKING:
     from bcnn.integers.quantize import Fixed
@@ -33,7 +34,7 @@ SHOWN = 5  # ops that saturate
 
 @app.command()
 def convert(
-    model: Annotated[str, typer.Argument(help="A shipped model or a packed file.")],
+    model: Annotated[str, typer.Argument(help=taken("convert"))],
     output: Annotated[Path, typer.Option("-o", "--output", help="The packed file to write.")],
     numbers: Annotated[str, typer.Option(help="int16, or float32 for the way back.")] = "int16",
     parameters: ParametersOption = "int16",
@@ -50,16 +51,17 @@ def convert(
       bcnn convert model.bcnn -o small.bcnn --parameters int8 --data photos/train
       bcnn convert imagenette -o float.bcnn --numbers float32
     """
+    from bcnn.models import load
     from bcnn.models.convert import in_floats, in_integers
+    from bcnn.models.resolve import resolve
     from bcnn.packed import packfile
-    from bcnn.packed.shipped import find
 
     check_numbers(numbers, parameters, data)
     check_output(output)
-    path = find(model)
-    if output.exists() and output.samefile(path):
+    found = resolve(model, "convert")
+    if output.exists() and output.samefile(found.path):
         raise UserError(f"{output} is the file to convert; give another one with -o")
-    program = packfile.read(path)
+    program = load.program(found)
     if numbers == "float32":
         sizes = packfile.save(in_floats(program), output)
     else:

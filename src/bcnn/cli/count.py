@@ -13,12 +13,12 @@ import typer
 
 from bcnn.base.console import visible
 from bcnn.base.errors import UserError
-from bcnn.cli.app import SizeOption, app, err, out, say
+from bcnn.cli.app import app, err, out, say
+from bcnn.cli.options import SizeOption, given, parse_size
 from bcnn.counting.conventions import CONVENTIONS, operations
 from bcnn.counting.conventions import convention as convention_rule
 from bcnn.counting.counts import Node, count, peak_map_bytes
 from bcnn.counting.tables import Table, tables, to_csv, to_markdown, to_rich
-from bcnn.models import find
 from bcnn.nets import config as configs
 from bcnn.program.counts import Counts
 
@@ -95,7 +95,7 @@ def summary(
     if network in configs.PRESETS or network.endswith((".toml", ".json")):  # no torch
         cfg = configs.resolve(network)
         cfg = cfg if branches is None else cfg.replace(branches=branches)
-        cfg = cfg.replace(image_size=find.parse_size(size)) if size else cfg
+        cfg = cfg.replace(image_size=parse_size(size)) if size else cfg
         summed = _of_config(cfg if width is None else cfg.scaled(width), depth)
     else:
         choices = {name: value for name, value in (("branches", branches), ("width", width)) if value is not None}
@@ -146,9 +146,11 @@ def _of_config(config: NetworkConfig, depth: int | None) -> Summed:
 def _of_network(network: str, size: str, choices: dict[str, Any], depth: int | None) -> Summed:
     """From one recorded pass, which knows neither how weights will be packed nor where maps will lie."""
     from bcnn.counting.captured import count_network
+    from bcnn.models.networks import network as network_of
+    from bcnn.models.resolve import resolve
     from bcnn.nets import network_spec
 
-    found = find.find(network, find.given(size), **choices)
+    found = network_of(resolve(network, "summary"), given(size), **choices)
     config = network_spec.config_of(found.module)
     if isinstance(config, configs.NetworkConfig):
         return _of_config(config.replace(image_size=found.size), depth)
@@ -313,9 +315,11 @@ def audit(
         import torch
 
         from bcnn.counting.audit import audit as run
+        from bcnn.models.networks import network as network_of
+        from bcnn.models.resolve import resolve
         from bcnn.nets.latent import set_weights
 
-        found = find.find(network, find.given(size))
+        found = network_of(resolve(network, "audit"), given(size))
         if weights is not None:
             set_weights(found.module, weights)
         generator = torch.Generator().manual_seed(0)

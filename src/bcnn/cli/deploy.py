@@ -14,10 +14,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from bcnn.base.errors import UserError
-from bcnn.cli.app import LabelsOption, MeanOption, SizeOption, StdOption, app, check_output, err, out, say
+from bcnn.cli.app import app, check_output, err, out, say
+from bcnn.cli.options import LabelsOption, MeanOption, SizeOption, StdOption, given, taken
 
 if TYPE_CHECKING:
-    from bcnn.models.find import Found
+    from bcnn.models.networks import Found
     from bcnn.packed.card import Card
     from bcnn.packed.packfile import Packed, Sizes
     from bcnn.program.program import Program
@@ -49,6 +50,9 @@ def pack(
         bool,
         typer.Option("--best", help="Of a run: its best epoch instead of its last. Chosen by the evaluation images."),
     ] = False,
+    random: Annotated[
+        bool, typer.Option("--random", help="Pack a registered network or a config file with random weights.")
+    ] = False,
 ) -> None:
     """Turn a network into a packed file: one bit a binary weight, everything folded, complete for the engine.
 
@@ -64,7 +68,9 @@ def pack(
       bcnn pack runs/cifar10 -o small.bcnn --numbers int16 --parameters int8 --data photos/train
     """
     from bcnn.cli.convert import check_numbers
-    from bcnn.models import find
+    from bcnn.models import networks
+    from bcnn.models import pack as packing
+    from bcnn.models.load import is_trained
 
     check_numbers(numbers, parameters, data)
     check_output(output)
@@ -75,14 +81,15 @@ def pack(
 
         network = str(best_of(network))
     with err.status("Lowering and packing ..."):
-        if find.is_trained(network):
+        chosen = packing.chosen(network, random)
+        if is_trained(chosen):
             from bcnn.training.checkpoint import described
 
-            say([f"packing {described(network)}"])
-        found = find.find(network, find.given(size, mean, std, labels))
+            say([f"packing {described(chosen.path)}"])
+        found = networks.network(chosen, given(size, mean, std, labels))
         say(found.notes)
         if numbers == "float32":
-            sizes = find.pack_found(found, output)
+            sizes = packing.write(found, output)
     if numbers == "int16":
         sizes = _pack_integers(found, output, parameters, data)
     out.print(size_table(sizes))
@@ -95,7 +102,7 @@ def pack(
 def _pack_integers(found: Found, output: Path, parameters: str, data: Path | None) -> Sizes:
     from bcnn.cli.convert import calibrating, report
     from bcnn.models.convert import in_integers
-    from bcnn.models.find import pack_found
+    from bcnn.models.pack import write
 
     def convert(program: Program) -> Program:
         with calibrating() as progress:
@@ -103,14 +110,14 @@ def _pack_integers(found: Found, output: Path, parameters: str, data: Path | Non
         report(made)
         return made.program
 
-    return pack_found(found, output, convert)
+    return write(found, output, convert)
 
 
 @app.command()
 def info(
     model: Annotated[
         str | None,
-        typer.Argument(help="A shipped model or a packed file. Without one: this machine's instruction sets."),
+        typer.Argument(help=f"{taken('info')} Without one: this machine's instruction sets."),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every op, and the whole provenance.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON: all of it.")] = False,
@@ -127,10 +134,13 @@ def info(
     if model is None:
         _print_isas(as_json)
         return
-    from bcnn.packed import card, shipped
+    from bcnn.models.load import packed_file
+    from bcnn.models.resolve import resolve
+    from bcnn.packed import card
     from bcnn.packed.packfile import open_packed
 
-    packed = open_packed(shipped.find(model))
+    with packed_file(resolve(model, "info")) as file:
+        packed = open_packed(file)
     program, found = packed.program, card.of(packed.program)
     if as_json:
         print(json.dumps(_info_data(packed), indent=2))
@@ -157,7 +167,7 @@ def info(
 
 @app.command()
 def verify(
-    model: Annotated[str, typer.Argument(help="A shipped model or a packed file.")],
+    model: Annotated[str, typer.Argument(help=taken("verify"))],
     checkpoint: Annotated[
         str | None,
         typer.Option(
@@ -175,13 +185,11 @@ def verify(
       bcnn verify model.bcnn --checkpoint runs/cifar10 --data 'my photos/'
       bcnn verify mine.bcnn --checkpoint mine.py:make
     """
-    from bcnn.packed.shipped import find
-
-    raise typer.Exit(int(not print_checks(find(model), checkpoint, data, limit)))
+    raise typer.Exit(int(not print_checks(model, checkpoint, data, limit)))
 
 
 def print_checks(
-    model: Path, checkpoint: str | Path | None = None, data: Path | None = None, limit: int = 1000
+    model: str | Path, checkpoint: str | Path | None = None, data: Path | None = None, limit: int = 1000
 ) -> bool:
     """A line per check as it is done; whether all passed."""
     from bcnn.base.progress import sentences

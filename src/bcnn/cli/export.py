@@ -9,11 +9,12 @@ import typer
 from rich.markup import escape
 
 from bcnn.cli.app import app, err, out
+from bcnn.cli.options import taken
 
 
 @app.command()
 def export(
-    model: Annotated[str, typer.Argument(help="A shipped model or a packed file.")],
+    model: Annotated[str, typer.Argument(help=taken("export"))],
     to: Annotated[str | None, typer.Option(help="What to make. Left out: a list of what there is.")] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write it. Default: the model's name, here.")
@@ -36,14 +37,16 @@ def export(
       bcnn export digits --to web               a page for the browser
     """
     from bcnn.exports import targets
+    from bcnn.models.load import packed_file
+    from bcnn.models.resolve import resolve
 
     if to is None:
         for name, target in targets.TARGETS.items():
             out.print(escape(f"--to {name:<6} {target.about}"), highlight=False, soft_wrap=True)
         raise typer.Exit(2)  # nothing was exported
     given = {"weights": weights, "ram": ram}
-    with err.status("Exporting ..."):
-        chosen = {name: value for name, value in given.items() if value is not None}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    with err.status("Exporting ..."), packed_file(resolve(model, "export")) as file:
         targets.export(
-            model, to, output, lambda line: out.print(escape(line), highlight=False, soft_wrap=True), **chosen
+            file, to, output, lambda line: out.print(escape(line), highlight=False, soft_wrap=True), **chosen
         )

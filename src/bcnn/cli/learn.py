@@ -13,6 +13,7 @@ from rich.table import Table
 
 from bcnn.base.errors import UserError
 from bcnn.cli.app import app, check_output, err, out, say
+from bcnn.cli.options import parse_size
 
 if TYPE_CHECKING:
     from bcnn.data.sources import Source
@@ -104,13 +105,14 @@ def learn(
 
 def _size(text: str, start: str, add: str) -> tuple[int, int] | None:
     """As asked for; a file that gets a class more stays at its size."""
-    from bcnn.models import find
-    from bcnn.packed import packfile, shipped
+    from bcnn.models.load import program
+    from bcnn.models.resolve import resolve
 
+    if start:
+        found = resolve(start, "learn --from")
     if text:
-        height, width = find.parse_size(text)
-        return height, width
-    return packfile.read(shipped.find(start)).shapes[0][:2] if add else None
+        return parse_size(text)
+    return program(found).shapes[0][:2] if add else None
 
 
 def _announce(source: Source) -> None:

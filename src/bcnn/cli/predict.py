@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from rich.table import Table
 
 from bcnn.base.errors import UserError
 from bcnn.cli.app import app, err, out, say
+from bcnn.cli.options import taken
 from bcnn.packed.shipped import DEFAULT
 
 if TYPE_CHECKING:
@@ -32,9 +34,7 @@ def predict(
             help="Images, folders of images, patterns such as 'photos/*.jpg', or - for one image from stdin."
         ),
     ],
-    model: Annotated[
-        str, typer.Option("--model", "-m", help="A shipped model, a packed file or the folder of a run.")
-    ] = DEFAULT,
+    model: Annotated[str, typer.Option("--model", "-m", help=taken("predict"))] = DEFAULT,
     top: Annotated[int, typer.Option(min=1, help="How many labels to show for an image.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma separated values, a line for each label.")] = False,
@@ -50,20 +50,23 @@ def predict(
     """
     from rich.progress import track
 
-    from bcnn.base import images
     from bcnn.engine import Engine
+    from bcnn.models.load import is_trained, program
+    from bcnn.models.resolve import resolve
 
     if as_json and as_csv:
         raise UserError("choose one output format: --json or --csv")
     files, skipped = _chosen(photos)
-    program = _program(model)
-    engine = Engine(program)
+    found = resolve(model, "predict")
+    with err.status("Lowering the network ...") if is_trained(found) else nullcontext():
+        engine = Engine(program(found))
+    rejects, labels = engine.program.rejects, engine.program.labels
     answers: list[dict[str, Any]] = []
     unread = 0
     for file in track(files, "Predicting", console=err, transient=True, disable=len(files) < 50):
         try:
             photo = _stdin() if file == "-" else file
-            pixels = images.fit(images.open_rgb(photo), program.shapes[0][:2], program.crop)
+            pixels = engine.fit(photo)
         except UserError as error:
             unread += 1
             err.print(f"bcnn: {escape(str(error))}", highlight=False, soft_wrap=True)
@@ -74,7 +77,7 @@ def predict(
             sentence = f"{file}: the logits of {model} are too large to be numbers; train or pack it again"
             err.print(f"bcnn: {escape(sentence)}", highlight=False, soft_wrap=True)
             continue
-        none = {"none": likeliest[0][0] == program.labels[-1]} if program.rejects else {}
+        none = {"none": likeliest[0][0] == labels[-1]} if rejects else {}
         best = [{"label": label, "probability": value} for label, value in likeliest]
         answers.append({"image": str(file), **none, "predictions": best})
     if as_json:
@@ -86,9 +89,9 @@ def predict(
             for rank, best_one in enumerate(answer["predictions"], 1):
                 lines.writerow((answer["image"], rank, best_one["label"], f"{best_one['probability']:.6f}"))
     elif answers:
-        out.print(_table(answers, program))
+        out.print(_table(answers, engine.program))
         if model == DEFAULT:  # perhaps not chosen, so say what it can answer at all
-            known = f"{model} knows {len(program.labels)} classes and nothing else: {', '.join(program.labels)}"
+            known = f"{model} knows {len(labels)} classes and nothing else: {', '.join(labels)}"
             err.print(escape(known), style="dim", highlight=False, soft_wrap=True)
     if skipped:
         named = ", ".join(str(file) for file in skipped[:NAMED]) + (", ..." if len(skipped) > NAMED else "")
@@ -123,20 +126,6 @@ def _chosen(photos: list[str]) -> tuple[list[str | Path], list[Path]]:
     if files.count("-") > 1:
         raise UserError("- stands for one image from stdin; give it once")
     return files, skipped
-
-
-def _program(model: str) -> Program:
-    """Of a packed file; of a run or checkpoint it is lowered first, with torch."""
-    from bcnn.packed.container import is_checkpoint
-    from bcnn.packed.packfile import read
-    from bcnn.packed.shipped import find, names
-
-    if model not in names() and (Path(model).is_dir() or is_checkpoint(Path(model))):
-        from bcnn.models import find as networks
-
-        with err.status("Lowering the network ..."):
-            return networks.lower_found(networks.find(Path(model)))
-    return read(find(model))
 
 
 def _table(answers: list[dict[str, Any]], program: Program) -> Table:

@@ -45,10 +45,10 @@ def quickstart(
     from bcnn.cli.quickstart_page import WEB, Quickstart, Sample, page
     from bcnn.counting.audit import audit
     from bcnn.counting.counts import count
-    from bcnn.engine import Engine
     from bcnn.exports import web
     from bcnn.lowering.lower import normalised
-    from bcnn.models.find import find, pack_found
+    from bcnn.models.load import load
+    from bcnn.models.pack import pack
     from bcnn.packed import packfile
     from bcnn.training.batches import open_data
     from bcnn.training.interrupt import Stopped
@@ -86,7 +86,7 @@ def quickstart(
     out.print(f"all {len(report.matrix)} matrix-matrix products are 1 x 1 bit")
 
     out.print(Rule("4. pack: one bit a weight"))
-    sizes = pack_found(find(folder), packed)
+    sizes = pack(folder, packed)
     out.print(size_table(sizes))
     floats = 4 * sum(parameter.numel() for parameter in network.parameters())
     out.print(f"the parameters alone in float32: {floats:,} bytes, {floats / sizes.total:.1f} times the packed file")
@@ -96,7 +96,7 @@ def quickstart(
         raise UserError(f"{packed} is not what was trained; see the check that failed")
 
     out.print(Rule("6. run, without torch"))
-    engine = Engine(packfile.read(packed), threads=1)
+    engine = load(packed, threads=1)
     classes = engine.program.labels
     says = engine.predict(test.pixels, top=3)
     samples = [Sample(*known) for known in zip(test.pixels, (classes[i] for i in test.labels), says, strict=True)]

@@ -11,7 +11,8 @@ import typer
 from rich.markup import escape
 
 from bcnn.base.errors import UserError
-from bcnn.cli.app import SizeOption, app, check_picture, err, out
+from bcnn.cli.app import app, check_picture, err, out
+from bcnn.cli.options import SizeOption
 
 if TYPE_CHECKING:
     from bcnn.training.config import TrainConfig
@@ -101,7 +102,7 @@ def train(
             raise UserError(f"--resume goes on with the run's own epochs; for more of them say --epochs +{epochs}")
         asked = TrainingRun.resumed(folder, _whole(epochs[1:]) if epochs else 0)
     else:
-        from bcnn.models.find import parse_size
+        from bcnn.cli.options import parse_size
         from bcnn.training.choose import Wanted, choose
 
         wanted = Wanted(

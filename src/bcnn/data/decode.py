@@ -48,7 +48,7 @@ class Unreadable:
 def decode(
     images: Images, size: tuple[int, int], crop: float, unreadable: Unreadable, what: str = "images"
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """(pixels N,H,W,3, labels) of the readable images, in order, through the code that the runtime uses (`images.fit`)."""
+    """(pixels N,H,W,3, labels) of the readable images, in order, through the code that the runtime uses (`images.read`)."""
     height, width = size
     out = np.empty((len(images), height, width, 3), dtype=np.uint8)
     readable = np.ones(len(images), dtype=np.bool_)
@@ -100,9 +100,7 @@ def numbered(
 def _read(item: Path | NDArray[np.uint8] | Image.Image, size: tuple[int, int], crop: float) -> NDArray[np.uint8] | str:
     """The pixels, or a sentence that says why there are none."""
     try:
-        if isinstance(item, Image.Image):
-            return pixels.fit(item, size, crop)
-        return pixels.fit(Image.fromarray(item) if isinstance(item, np.ndarray) else pixels.open_rgb(item), size, crop)
+        return pixels.read(item, size, crop)
     except UserError as error:
         return str(error)
 

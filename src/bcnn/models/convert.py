@@ -63,7 +63,4 @@ def calibration(program: Program, data: Path | None) -> list[NDArray[np.uint8]]:
         return pictures(height, width)
     if not data.is_dir():
         raise UserError(f"no folder at {data}; --data takes a folder of images of what the network is for")
-    found = []
-    for file in spread(images.files(data), COUNT):
-        found.append(images.fit(images.open_rgb(file), (height, width), program.crop))
-    return found
+    return [images.read(file, (height, width), program.crop) for file in spread(images.files(data), COUNT)]

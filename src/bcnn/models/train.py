@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,19 +62,15 @@ class Run:
 
     def pack(self, path: str | Path) -> Sizes:
         """Write it as a packed file for the engine; the sizes of its parts."""
-        from bcnn.models.find import find, pack_found
+        from bcnn.models.pack import pack
 
-        return pack_found(find(Path(self.folder)), path)
+        return pack(Path(self.folder), path)
 
     def engine(self) -> Engine:
         """The packed network, ready to run: `run.engine().predict("photo.jpg")`."""
-        from bcnn.engine import Engine
-        from bcnn.packed.packfile import read
+        from bcnn.models.load import load
 
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "model.bcnn"
-            self.pack(file)
-            return Engine(read(file))
+        return load(Path(self.folder))
 
     def report(self) -> Path:
         """The page about the run and its data, written again from what the folder holds; its path."""

@@ -21,6 +21,7 @@ from bcnn.base.errors import UserError
 from bcnn.base.files import check_plain, write_atomic
 
 MAX_HEADER = 1 << 18  # 256 KiB of JSON: a packed file has a few hundred bytes of it, whatever its network
+MAX_CHECKPOINT_HEADER = 1 << 24  # 16 MiB: it has a hash for each of thousands of tensors
 MAX_FILE = 1 << 27  # 128 MiB: twenty times the paper's largest network; unpacking bits needs up to eight times that
 DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"),
@@ -86,6 +87,18 @@ def read_container(path: str | Path) -> tuple[Container, int]:
         for name, (dtype, shape, start) in table.items()
     }
     return Container(metadata, tensors), 8 + length
+
+
+def format_of(path: str | Path) -> str:
+    """What the header of a safetensors file says under `format`: "2" for a packed file, bcnn-checkpoint-2 for a checkpoint; "" else."""
+    try:
+        check_plain(path)
+        with open(path, "rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(length)) if length <= MAX_CHECKPOINT_HEADER else {}
+            return str(header["__metadata__"]["format"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return ""
 
 
 Table = dict[str, tuple[np.dtype[Any], tuple[int, ...], int]]  # dtype, shape, start of each tensor

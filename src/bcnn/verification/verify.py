@@ -163,7 +163,7 @@ def _data(program: Program, folder: Path, limit: int, network_logits: Logits | N
     agree, right = 0, 0
     truth = classes_of(files, folder, program)
     for start in range(0, len(files), 16):
-        batch = np.stack([images.fit(images.open_rgb(file), size, program.crop) for file in files[start : start + 16]])
+        batch = np.stack([images.read(file, size, program.crop) for file in files[start : start + 16]])
         first = engine.run(batch).argmax(axis=1)
         agree += int((first == reference(batch).argmax(axis=1)).sum())
         right += int((first == truth[start : start + 16]).sum()) if truth is not None else 0

@@ -18,9 +18,16 @@ from bcnn import UserError
 from bcnn.base.affine import IMAGENET_MEAN
 from bcnn.cli import bench, count, deploy, predict  # noqa: F401  (add their verbs)
 from bcnn.cli.app import app
+from bcnn.cli.options import given
 from bcnn.lowering.lower import normalised
-from bcnn.models.find import Given, find, given
+from bcnn.models import bench as bench_model
+from bcnn.models.networks import Given, network
+from bcnn.models.resolve import resolve
 from bcnn.nets import latent
+
+
+def find(what, given=None):
+    return network(resolve(what, "audit"), given)
 
 
 def run(*words: object, code: int = 0) -> Result:
@@ -155,7 +162,7 @@ def test_a_registered_network_is_audited_counted_and_packed(tmp_path: Path) -> N
     assert "weight bytes" not in lines[0]
     total = [int(value) for value in lines[-1].split(",")[1:9]]
     assert total == [sum(int(line.split(",")[i + 1]) for line in lines[1:-1]) for i in range(8)]
-    made = run("pack", "birealnet-20-cifar", "-o", tmp_path / "x.bcnn", "--size", 16)
+    made = run("pack", "birealnet-20-cifar", "--random", "-o", tmp_path / "x.bcnn", "--size", 16)
     assert "the weights of birealnet-20-cifar are random" in made.output
     verified = run("verify", tmp_path / "x.bcnn", "--checkpoint", "birealnet-20-cifar").output
     assert "equal torch's up to rounding" in verified
@@ -172,9 +179,9 @@ def test_step_1_is_refused_by_pack(tmp_path: Path) -> None:
 def test_bench_times_a_registered_network_and_a_users_own(mine: Path) -> None:
     from bcnn.bench import rivals
 
-    job = rivals.job("birealnet-20-cifar", size="16")
+    job = bench_model.job("birealnet-20-cifar", given=given("16"))
     assert job.program.shapes[0][:2] == (16, 16)
     assert rivals.engine(job).checked == "interpreter, logits =="
-    job = rivals.job(f"{mine}:hand_written", size="16")
+    job = bench_model.job(f"{mine}:hand_written", given=given("16"))
     assert rivals.engine(job).checked == "interpreter, logits =="
     assert "maps within the rounding" in rivals._torch_eager(job).checked

@@ -1,11 +1,6 @@
-"""What a user types -> a torch network, with all that packing, counting, auditing and timing need of it.
+"""A MODEL as a torch network, with all that packing, counting, auditing and timing need of it.
 
-    birealnet-20-cifar            a registered network, with random weights
-    mine.toml, mine.json          a config of the paper's family, with random weights
-    runs/photos, last.safetensors a trained network: the folder of a run, or a checkpoint
-    mine.py:make                  a network of the user's own: a function without arguments that returns the module
-
-A registered name stays that, whatever files there are. A file of Python is code and is run; nothing else here runs any.
+A config or a registered network gets random weights; a file of Python is code and is run; nothing else here runs any.
 """
 
 from __future__ import annotations
@@ -13,23 +8,21 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bcnn.base.affine import IMAGENET_MEAN, IMAGENET_STD, Floats3
 from bcnn.base.errors import UserError, nearest
-from bcnn.base.files import check_plain
+from bcnn.models.resolve import Resolved
+from bcnn.models.verbs import Kind
 from bcnn.nets import network_spec
 from bcnn.nets.config import NetworkConfig
-from bcnn.nets.registry import ARCHITECTURES, Size, unknown
+from bcnn.nets.network_spec import AnyNetwork
+from bcnn.nets.registry import Size
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from bcnn.packed.packfile import Sizes
-    from bcnn.program.program import Program
 
 SIZE = (224, 224)
 
@@ -60,39 +53,23 @@ class Given:
     labels: tuple[str, ...] | None = None
 
 
-def find(what: str | Path | nn.Module, given: Given | None = None, **choices: Any) -> Found:
-    """The network that `what` means; a `Path` is a trained one. `choices` are those of a registered network, such as its width."""
+def network(what: Resolved, given: Given | None = None, **choices: Any) -> Found:
+    """The torch network that was resolved. `choices` are those of a registered network, such as its width. Needs torch."""
     given = given or Given()
-    if isinstance(what, Path):
-        return trained(what, given)
-    if not isinstance(what, str):
-        return of_module(what, type(what).__name__, given)
-    file, colon, function = what.rpartition(":")
-    a_name = what in ARCHITECTURES or what.endswith((".json", ".toml"))
-    if choices and not a_name:
-        raise UserError(f"{what} has no {' and no '.join(choices)} to choose: only a registered network has")
-    if a_name:
-        return _registered(what, given, choices)
-    if colon and file.endswith(".py"):
-        return of_module(call(Path(file), function), what, given)
-    if what.endswith(".py"):
-        raise UserError(f"which function of {what} makes the network? Say it as {what}:FUNCTION")
-    path = Path(what)
-    if path.exists() or len(path.parts) > 1 or path.suffix == ".safetensors":
-        return trained(what, given)
-    raise unknown(what)
+    if what.kind in (Kind.NETWORK, Kind.CONFIG):
+        return _untrained(what.given or network_spec.resolve(what.name), given, choices)
+    if choices:
+        raise UserError(f"{what.name} has no {' and no '.join(choices)} to choose: only a registered network has")
+    if what.kind == Kind.CODE:
+        return of_module(call(what.path, what.function), what.name, given)
+    if what.kind == Kind.MODULE:
+        return of_module(what.given, what.name, given)
+    return trained(what.path, given)
 
 
-def is_trained(what: str) -> bool:
-    """Whether `find` would take it for a run or a checkpoint that is there."""
-    path = Path(what)
-    return what not in ARCHITECTURES and (path.is_dir() or (path.is_file() and path.suffix == ".safetensors"))
-
-
-def _registered(what: str, given: Given, choices: dict[str, Any]) -> Found:
+def _untrained(config: AnyNetwork, given: Given, choices: dict[str, Any]) -> Found:
     import torch
 
-    config = network_spec.resolve(what)
     width = choices.pop("width", None) if isinstance(config, NetworkConfig) else None
     if given.size is not None:
         choices["image_size"] = given.size
@@ -195,68 +172,3 @@ def _where(error: Exception, file: Path) -> str:
             line = trace.tb_lineno
         trace = trace.tb_next
     return f" (line {line})" if line else ""
-
-
-# --- packing ----------------------------------------------------------------------------------------------------------
-
-
-def pack_found(
-    found: Found, path: str | Path, convert: Callable[[Program], Program] = lambda program: program
-) -> Sizes:
-    """Lower it and write it as a packed file, `convert`ed to other numbers first."""
-    from bcnn.packed.packfile import save
-
-    return save(convert(lower_found(found)), path)
-
-
-def lower_found(found: Found) -> Program:
-    """What the engine runs of it."""
-    from bcnn.lowering.packing import lower_to_pack
-
-    return lower_to_pack(found.module, found.name, found, found.size)
-
-
-# --- options as text --------------------------------------------------------------------------------------------------
-
-
-def given(size: str = "", mean: str = "", std: str = "", labels: str = "") -> Given:
-    """The options of the command line; an empty text is one that was not given."""
-    return Given(
-        parse_size(size) if size else None,
-        _three(mean, "--mean") if mean else None,
-        _three(std, "--std") if std else None,
-        parse_labels(labels) if labels else None,
-    )
-
-
-def parse_size(text: str) -> Size:
-    """32 or 180x240, height first."""
-    sides = text.lower().split("x")
-    if len(sides) > 2 or not all(side.isdecimal() and 0 < int(side) < 1 << 16 for side in sides):
-        raise UserError(f"--size {text}: give one number, or height x width such as 180x240")
-    return int(sides[0]), int(sides[-1])
-
-
-def _three(text: str, option: str) -> Floats3:
-    try:
-        values: Sequence[float] = [float(part) for part in text.split(",")]
-    except ValueError:
-        values = ()
-    if len(values) not in (1, 3):
-        raise UserError(f"{option} {text}: give three numbers for red, green and blue, such as 0.5,0.5,0.5, or one")
-    return (values[0], values[len(values) // 2], values[-1])
-
-
-def parse_labels(text: str) -> tuple[str, ...]:
-    """A file with a label a line, or the labels themselves between commas."""
-    path = Path(text)
-    if "," not in text:
-        try:
-            check_plain(path)
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except (OSError, ValueError):
-            raise UserError(
-                f"--labels {text}: give a text file with a label a line, or labels between commas"
-            ) from None
-        return tuple(line.strip() for line in lines if line.strip())
-    return tuple(label.strip() for label in text.split(","))
