@@ -26,11 +26,12 @@ from benchmarks.pages import put_between
 from bcnn.base.files import write_atomic
 from bcnn.base.machine import facts
 from bcnn.bench.rival import Job
-from bcnn.bench.rivals import ENGINE, INTEGERS, MAKERS, job, job_of, make
+from bcnn.bench.rivals import ENGINE, INTEGERS, MAKERS, job_of, make
 from bcnn.bench.timing import interleave
 from bcnn.counting.counts import count
 from bcnn.integers.quantize import fixed
 from bcnn.integers.synthetic_images import pictures
+from bcnn.models.bench import job
 from bcnn.nets.config import NetworkConfig, from_dict, preset
 from bcnn.packed import card, packfile, shipped
 

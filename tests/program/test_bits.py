@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from bcnn.program.bits import from_stream, pack_bits, to_stream, unpack_bits
+from bcnn.packed.fields import from_stream, to_stream
+from bcnn.program.bits import pack_bits, unpack_bits
 
 
 def test_channel_c_is_bit_c_mod_32_of_word_c_div_32():

@@ -30,6 +30,13 @@ def test_the_first_hour_is_what_was_recorded():
     )
 
 
+def test_the_reference_shows_the_table_of_verbs_and_kinds():
+    from tools.pages import kinds
+
+    page = kinds.PAGE.read_text(encoding="utf-8")
+    assert page == kinds.put_into(page), "run: python -m tools.pages.kinds"
+
+
 def test_the_front_table_is_what_the_stored_result_says():
     from benchmarks import models
 

@@ -5,7 +5,7 @@ given by its shape (a vector by its length); its values go to the end of a strea
 
     f32   Floats, little endian              i32   Indices, little endian              i16   Shorts, little endian
     i8    Shorts that are multiples of a step, divided by it
-    bits  Words: rows of n bits without gaps between them, each array filled up to a whole byte (`bits.to_stream`)
+    bits  Words: rows of n bits without gaps between them, each array filled up to a whole byte (`to_stream`)
 
 Shorts are stored in one byte each wherever that loses nothing. Their shape is then the last item of ["i8", step, shape]; a step of 0
 stands for one step for each channel, the last axis, and those come first, in i16.
@@ -28,7 +28,7 @@ from bcnn.base.dataclass_io import shown
 from bcnn.base.errors import UserError, nearest
 from bcnn.packed.container import MAX_FILE
 from bcnn.program import ops
-from bcnn.program.bits import from_stream, to_stream
+from bcnn.program.bits import unpack_bits
 
 STREAMS = {"Floats": "f32", "Indices": "i32", "Shorts": "i16", "Words": "bits"}
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -57,6 +57,23 @@ def part_of(kind: str) -> type[ops.Part] | None:
     """The class that a field's type names, if it is a part: Window, Branch, Ending."""
     found = getattr(ops, kind, None)
     return found if isinstance(found, type) and issubclass(found, ops.Part) else None
+
+
+def to_stream(words: ops.Words, n: int) -> NDArray[np.uint8]:
+    """Rows of ceil(n / 32) words -> bytes: bit i = row * n + k is bit i % 8 of byte i // 8. Where 32 divides n nothing moves."""
+    if n % 32 == 0:
+        return np.ascontiguousarray(words.astype("<u4", copy=False)).view(np.uint8).reshape(-1)
+    return np.packbits(unpack_bits(words, n).reshape(-1), bitorder="little")
+
+
+def from_stream(stream: NDArray[np.uint8], rows: int, n: int) -> ops.Words:
+    """The inverse of `to_stream`; the stream must have exactly its size."""
+    if n % 32:
+        bits = np.zeros((rows, -(-n // 32) * 32), np.uint8)
+        bits[:, :n] = np.unpackbits(stream, count=rows * n, bitorder="little").reshape(rows, n)
+        stream = np.packbits(bits, bitorder="little")
+    words = stream.view("<u4").reshape(rows, -1)
+    return np.require(words, np.uint32, ["C", "ALIGNED"])  # a stream may begin at any byte
 
 
 class Writer:

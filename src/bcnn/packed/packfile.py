@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bcnn.base.dataclass_io import build, shown
-from bcnn.base.errors import UserError
+from bcnn.base.dataclass_io import WORDS, shown
+from bcnn.base.errors import UserError, nearest
 from bcnn.packed.container import Container, read_container, strict_json, write_container
 from bcnn.packed.fields import DIGEST, DTYPES, Reader, Writer, digest
 from bcnn.program.interpret import interpret
@@ -33,6 +33,8 @@ from bcnn.program.program import Limits, Program, TooLargeError
 FORMAT = "2"
 LOGITS, HASHES, PROGRAM, PROVENANCE = "test", "hashes", "program", "provenance"
 MAX_TEXT = 1 << 22  # 4 MiB of JSON, unpacked: a thousand times a small network's, and at most ~100 MB once parsed
+# Of the table in the tensor `program`; `rejects` is written only where it is true.
+TEXT = {"ops": list, "names": list, "labels": list, "crop": float, "test_seeds": list, "rejects": bool}
 NO_LIMITS = Limits(**{field.name: sys.maxsize for field in dataclasses.fields(Limits)})
 
 
@@ -63,34 +65,26 @@ class Packed:
     sizes: Sizes
 
 
-@dataclass(frozen=True)
-class Text:
-    """The tensor `program`."""
-
-    ops: list[Any]
-    names: list[str]
-    labels: list[str]
-    crop: float
-    test_seeds: list[int]
-    rejects: bool = False  # written only where it is true
-
-
 def save(program: Program, path: str | Path, test_seeds: tuple[int, ...] = (0, 1)) -> Sizes:
     """Write a program; the file appears complete or not at all."""
     names, labels = (
         _words(list(words), what) for words, what in ((program.names, "names"), (program.labels, "labels"))
     )
     writer = Writer()
-    text = Text([writer.op(op) for op in program.ops], names, labels, program.crop, list(test_seeds), program.rejects)
+    text = {
+        "ops": [writer.op(op) for op in program.ops],
+        "names": names,
+        "labels": labels,
+        "crop": program.crop,
+        "test_seeds": list(test_seeds),
+    }
     tensors: dict[str, NDArray[Any]] = {
         name: np.frombuffer(b"".join(parts), DTYPES[name]) for name, parts in writer.streams.items()
     }
     if test_seeds:
         logits = [interpret(program, vector_image(seed, *program.shapes[0][:2])) for seed in test_seeds]
         tensors[LOGITS] = np.stack(logits).astype("<f4", copy=False)
-    tensors[PROGRAM] = _json(
-        {key: value for key, value in vars(text).items() if value is not False}, "ops, names or labels"
-    )
+    tensors[PROGRAM] = _json(text | ({"rejects": True} if program.rejects else {}), "ops, names or labels")
     tensors[PROVENANCE] = _json(program.provenance, "provenance")
     rows = [*writer.digests, *(digest(_bytes(tensors.get(name))) for name in (LOGITS, PROGRAM, PROVENANCE))]
     tensors[HASHES] = np.frombuffer(b"".join(rows), np.uint8).reshape(-1, DIGEST)
@@ -148,22 +142,22 @@ def _packed(container: Container, header: int, limits: Limits) -> Packed:
     for name, hashed in zip((PROVENANCE, PROGRAM, LOGITS), reversed(rows), strict=False):
         if digest(_bytes(tensors.get(name))) != hashed:
             raise UserError(f"tensor {name!r} does not match its hash: the file is damaged; copy or pack it again")
-    text = build(Text, _parsed(tensors[PROGRAM], "its program"), "its program")
+    text = _text(_parsed(tensors[PROGRAM], "its program"))
     provenance = _parsed(tensors[PROVENANCE], "its provenance")
     if not isinstance(provenance, dict):
         raise UserError("its provenance is not a table")
-    if len(rows) != len(text.ops) + 3:
-        raise UserError(f"it has {len(rows)} hashes for {len(text.ops)} ops; three more than ops are needed")
-    names, labels = tuple(_words(text.names, "names")), tuple(_words(text.labels, "labels"))
-    if len(names) != len(text.ops):
-        raise UserError(f"it has {len(names)} names for {len(text.ops)} ops")
+    if len(rows) != len(text["ops"]) + 3:
+        raise UserError(f"it has {len(rows)} hashes for {len(text['ops'])} ops; three more than ops are needed")
+    names, labels = tuple(_words(text["names"], "names")), tuple(_words(text["labels"], "labels"))
+    if len(names) != len(text["ops"]):
+        raise UserError(f"it has {len(names)} names for {len(text['ops'])} ops")
     reader = Reader(tensors)
     where = [f"op {index} ({name:.80})" for index, name in enumerate(names)]
-    ops = tuple(reader.op(op, place, hashed) for op, place, hashed in zip(text.ops, where, rows, strict=False))
-    program = Program(ops, names, labels, text.crop, provenance, limits, text.rejects)
+    ops = tuple(reader.op(op, place, hashed) for op, place, hashed in zip(text["ops"], where, rows, strict=False))
+    program = Program(ops, names, labels, text["crop"], provenance, limits, text["rejects"])
     reader.finish()
     hashes = dict(zip([*where, LOGITS, PROGRAM, PROVENANCE], (row.hex() for row in rows), strict=True))
-    return Packed(program, *_tests(text, tensors.get(LOGITS), program), hashes, _sizes(tensors, header))
+    return Packed(program, *_tests(text["test_seeds"], tensors.get(LOGITS), program), hashes, _sizes(tensors, header))
 
 
 def _check_tensors(tensors: dict[str, NDArray[Any]]) -> None:
@@ -185,9 +179,27 @@ def _check_tensors(tensors: dict[str, NDArray[Any]]) -> None:
         raise UserError(f"its hashes are {tensors[HASHES].shape}, not rows of {DIGEST} bytes")
 
 
-def _tests(text: Text, logits: Floats | None, program: Program) -> tuple[tuple[int, ...], Floats]:
-    seeds, classes = text.test_seeds, int(np.prod(program.shapes[-1]))
-    if not all(0 <= seed < 1 << 31 for seed in seeds):
+def _text(data: Any) -> dict[str, Any]:
+    """The table with all its keys, each of its type; `Reader`, `_words`, `Program` and `_tests` look into them."""
+    if not isinstance(data, dict):
+        raise UserError(f"its program is {shown(data, 80)}, not a table")
+    for name in data:
+        if name not in TEXT:
+            raise UserError(f"its program: unknown key {shown(name, 80)}; {nearest(name[:80], TEXT)}")
+    text = {"rejects": False, **data}
+    for name, kind in TEXT.items():
+        if name not in text:
+            raise UserError(f"its program lacks {name!r}")
+        if kind is float and type(text[name]) is int and text[name] in (0, 1):  # as some write 1.0
+            text[name] = float(text[name])
+        if type(text[name]) is not kind:
+            raise UserError(f"{name} must be {WORDS[kind]}, got {shown(text[name], 80)}")
+    return text
+
+
+def _tests(seeds: list[Any], logits: Floats | None, program: Program) -> tuple[tuple[int, ...], Floats]:
+    classes = int(np.prod(program.shapes[-1]))
+    if not all(type(seed) is int and 0 <= seed < 1 << 31 for seed in seeds):
         raise UserError("its test_seeds are not whole numbers from 0 up to 2^31")
     if logits is None:
         logits = np.zeros((0, classes), np.float32)
