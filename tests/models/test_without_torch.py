@@ -60,5 +60,7 @@ def test_a_verb_runs_without_torch(words, folder):
 def test_a_run_says_that_packing_it_takes_torch(words, folder):
     done = run(words, folder)
     assert done.returncode == 2
-    assert "run is a run folder: to pack it takes torch; pip install 'bcnn[train]', or give a packed file" in done.stderr
+    assert (
+        "run is a run folder: to pack it takes torch; pip install 'bcnn[train]', or give a packed file" in done.stderr
+    )
     assert "Traceback" not in done.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from bcnn.base.errors import UserError
@@ -45,8 +44,11 @@ def packed_file(what: Resolved) -> Iterator[Path]:
     if not is_trained(what):
         yield what.path
         return
+    from tempfile import TemporaryDirectory
+
+    path = what.path.resolve()
     with TemporaryDirectory(prefix="bcnn-") as folder:
-        file = Path(folder) / f"{what.path.resolve().stem}.bcnn"
+        file = Path(folder) / f"{path.name if what.kind == Kind.RUN else path.stem}.bcnn"
         packfile.save(_lowered(what), file)
         yield file
 

@@ -12,10 +12,8 @@ A name stays that, whatever files there are. Nothing is opened here but a file's
 from __future__ import annotations
 
 import os
-import shlex
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from bcnn.base.errors import UserError, nearest
 from bcnn.models.verbs import VERBS, Kind, Verb
@@ -30,8 +28,7 @@ if TYPE_CHECKING:
 Model: TypeAlias = "str | Path | AnyNetwork | nn.Module"  # what a person may hand over
 
 
-@dataclass(frozen=True, eq=False)
-class Resolved:
+class Resolved(NamedTuple):
     """A MODEL whose kind is known."""
 
     kind: Kind
@@ -47,6 +44,8 @@ def resolve(what: Model, verb: str) -> Resolved:
     found = _of_text(what, row) if isinstance(what, (str, Path)) else _of_object(what, verb)
     if found.kind in row.takes:
         return found
+    import shlex
+
     command = row.instead[found.kind].format(what=shlex.quote(found.name))
     beside = f" (./{found.name} is the file or folder of that name)" if _shadows(found) else ""
     raise UserError(f"{found.name} is a {found.kind}{beside}, and {verb} takes {row.taken()}; instead: {command}")
@@ -71,13 +70,14 @@ def _of_text(what: str | Path, row: Verb) -> Resolved:
 
 def _named(what: str, row: Verb) -> Resolved | None:
     """A shipped model or a registered network; where both have the name, the verb says which is meant."""
-    if row.trained and what in shipped.names():
+    known = what in shipped.names()
+    if known and row.trained:
         return Resolved(Kind.SHIPPED, what, shipped.find(what))
     from bcnn.nets.registry import ARCHITECTURES
 
     if what in ARCHITECTURES:
         return Resolved(Kind.NETWORK, what)
-    return Resolved(Kind.SHIPPED, what, shipped.find(what)) if what in shipped.names() else None
+    return Resolved(Kind.SHIPPED, what, shipped.find(what)) if known else None
 
 
 def _unknown(what: str, row: Verb) -> UserError:

@@ -8,8 +8,8 @@ verbs that take a `CODE`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Kind(StrEnum):
@@ -37,8 +37,7 @@ HOW = {  # how each is given
 }
 
 
-@dataclass(frozen=True)
-class Verb:
+class Verb(NamedTuple):
     """A row of the table."""
 
     trained: bool  # what a bare name means first: the trained network, else the architecture
