@@ -19,7 +19,7 @@ from bcnn.cli import options
 from bcnn.data import cifar
 from bcnn.nets import config as configs
 from bcnn.packed import packfile
-from bcnn.packed.container import is_checkpoint
+from bcnn.packed.container import format_of
 
 READERS: dict[str, Callable[[Path], object]] = {
     "a.bcnn": packfile.read,
@@ -42,7 +42,7 @@ def test_a_pipe_where_a_file_belongs_is_a_sentence_and_no_wait_for_its_writer(tm
 @pytest.mark.timeout(60)
 def test_a_pipe_is_no_checkpoint(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.safetensors")
-    assert not is_checkpoint(tmp_path / "a.safetensors")
+    assert format_of(tmp_path / "a.safetensors") == ""
 
 
 @pytest.mark.timeout(60)

@@ -16,7 +16,7 @@ from bcnn.base import files
 from bcnn.base.errors import UserError
 from bcnn.nets.bcnn import Network
 from bcnn.packed import packfile
-from bcnn.packed.container import is_checkpoint
+from bcnn.packed.container import format_of
 from bcnn.training import checkpoint
 from bcnn.training.checkpoint import Checkpoint, Meta
 
@@ -59,7 +59,7 @@ def test_load_gives_the_network_in_eval_mode_and_its_meta(tmp_path):
         assert meta == META
         assert not loaded.training
         assert torch.equal(loaded(x), network(x))
-    assert is_checkpoint(tmp_path / "last.safetensors")
+    assert format_of(tmp_path / "last.safetensors").startswith("bcnn-checkpoint")
 
 
 def test_scaled_weights_are_folded_into_batch_norm_by_load(tmp_path):
@@ -184,8 +184,8 @@ def test_tensors_of_other_shapes_than_the_network_has_are_noticed_before_it_gets
 def test_other_files_are_told_apart(tmp_path):
     path = tmp_path / "other.safetensors"
     safetensors.torch.save_file({"x": torch.zeros(1)}, path)
-    assert not is_checkpoint(path)
-    assert not is_checkpoint(tmp_path / "nothing")
+    assert not format_of(path).startswith("bcnn-checkpoint")
+    assert format_of(tmp_path / "nothing") == ""
     with pytest.raises(UserError, match="no checkpoint of this version"):
         checkpoint.read(path)
     with pytest.raises(UserError, match="no checkpoint at"):

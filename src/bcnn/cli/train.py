@@ -103,8 +103,13 @@ def train(
         asked = TrainingRun.resumed(folder, _whole(epochs[1:]) if epochs else 0)
     else:
         from bcnn.cli.options import parse_size
+        from bcnn.models.resolve import resolve
         from bcnn.training.choose import Wanted, choose
 
+        if network:
+            resolve(network, "train --network")
+        if init and init != "none":
+            resolve(init, "train --init")
         wanted = Wanted(
             data=data,
             recipe=recipe,

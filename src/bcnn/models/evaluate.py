@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from bcnn.base.errors import UserError
 from bcnn.base.progress import Progress, silent
-from bcnn.packed import shipped
-from bcnn.packed.container import is_checkpoint
+from bcnn.engine import Engine
+from bcnn.models.load import is_trained, program
+from bcnn.models.resolve import Model, resolve
 from bcnn.verification.evaluation import Result, measure_packed
 
 
 def measure(
-    model: str,
+    model: Model,
     data: str = "",
     split: str = "",
     strict: bool = False,
@@ -24,10 +23,11 @@ def measure(
     `only` names classes: images of others are left out, and the data need not have them; the network chooses among all it knows.
     Without it, every class of the data must be one of the network's.
     """
-    if model not in shipped.names() and (Path(model).is_dir() or is_checkpoint(Path(model))):
+    found = resolve(model, "eval")
+    if is_trained(found):
         from bcnn.verification.checkpoint_evaluation import measure_checkpoint
 
         if only:
             raise UserError(f"{model} is a checkpoint; pack it to measure some of its classes: bcnn pack {model}")
-        return measure_checkpoint(model, data, split, strict, progress)
-    return measure_packed(model, data, split, strict, progress, only)
+        return measure_checkpoint(found.name, data, split, strict, progress)
+    return measure_packed(Engine(program(found)), found.name, data, split, strict, progress, only)

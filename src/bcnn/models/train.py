@@ -114,6 +114,7 @@ def train(
     True
     """
     from bcnn.data import objects
+    from bcnn.models.resolve import resolve
     from bcnn.training.choose import Wanted, choose
     from bcnn.training.run import TrainingRun
     from bcnn.training.run_folder import RunFolder, free_folder
@@ -123,6 +124,10 @@ def train(
     folder_of_images = isinstance(dataset, str | Path)
     if folder_of_images and (validation is not None or classes is not None):
         raise UserError("a folder has its own classes and evaluation images: leave out validation and classes")
+    if network:
+        resolve(network, "train --network")
+    if init and init != "none":
+        resolve(init, "train --init")
     wanted = Wanted(
         data=str(dataset) if folder_of_images else objects.source_of(dataset, validation, classes),
         recipe=recipe,

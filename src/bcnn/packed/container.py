@@ -164,16 +164,3 @@ def _finite(text: str) -> float:
     if math.isinf(value := float(text)):
         raise ValueError(f"{text:.20} is too large")
     return value
-
-
-def is_checkpoint(path: Path) -> bool:
-    """Whether a file is a checkpoint of ours, by its header alone (a packed file is a safetensors file too)."""
-    import safetensors
-
-    try:
-        check_plain(path)
-        with safetensors.safe_open(str(path), "np") as file:
-            header: dict[str, str] = file.metadata() or {}
-            return header.get("format", "").startswith("bcnn-checkpoint")
-    except (OSError, safetensors.SafetensorError):
-        return False

@@ -15,7 +15,7 @@ from bcnn.base.affine import Floats3
 from bcnn.base.errors import UserError
 from bcnn.nets import latent, network_spec
 from bcnn.packed import card, packfile, shipped
-from bcnn.packed.container import is_checkpoint
+from bcnn.packed.container import format_of
 from bcnn.training import checkpoint
 from bcnn.training.rebuild import rebuild, stated
 from bcnn.training.transfer import check_state
@@ -40,7 +40,7 @@ class Start:
 def is_packed(init: str) -> bool:
     """Whether it names a packed file; a folder or a checkpoint is none."""
     path = Path(init)
-    return init in shipped.names() or not (path.is_dir() or is_checkpoint(path))
+    return init in shipped.names() or not (path.is_dir() or format_of(path).startswith("bcnn-checkpoint"))
 
 
 def find(init: str) -> Path:

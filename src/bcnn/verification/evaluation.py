@@ -18,7 +18,7 @@ from bcnn.data.config import DataConfig
 from bcnn.data.decode import Unreadable, numbered
 from bcnn.data.sources import Images
 from bcnn.engine import Engine
-from bcnn.packed import card, packfile, shipped
+from bcnn.packed import card
 
 BATCH = 256
 
@@ -80,6 +80,7 @@ class Result:
 
 
 def measure_packed(
+    engine: Engine,
     model: str,
     data: str = "",
     split: str = "",
@@ -87,8 +88,7 @@ def measure_packed(
     progress: Progress = silent,
     only: tuple[str, ...] = (),
 ) -> Result:
-    """Scores of a shipped model or a packed file over the evaluation images of `data`, see `bcnn.models.evaluate`."""
-    engine = Engine(packfile.read(shipped.find(model)))
+    """Scores of an engine over the evaluation images of `data`, see `bcnn.models.evaluate`; `model` is what errors call it."""
     program = engine.program
     config = data_config(data, program.crop, program.provenance, strict)
     found = sources.find(config.source, strict=strict, split=split, training=False)
