@@ -5,10 +5,9 @@ from __future__ import annotations
 from bcnn.bench import rivals
 from bcnn.bench.rival import Job
 from bcnn.models.load import program
-from bcnn.models.networks import Given, network
+from bcnn.models.networks import Given, config_of, network
 from bcnn.models.resolve import Model, resolve
 from bcnn.models.verbs import Kind
-from bcnn.nets import network_spec
 
 
 def job(model: Model, threads: int = 1, given: Given | None = None) -> Job:
@@ -17,7 +16,6 @@ def job(model: Model, threads: int = 1, given: Given | None = None) -> Job:
     if found.kind in (Kind.SHIPPED, Kind.PACKED):
         return rivals.job_of_program(program(found), threads)
     if found.kind in (Kind.NETWORK, Kind.CONFIG):
-        config = found.given or network_spec.resolve(found.name)
-        return rivals.job_of(config.replace(image_size=given.size) if given.size else config, threads)
+        return rivals.job_of(config_of(found, given), threads)
     made = network(found, given)
     return rivals.job_of_module(made.module, made.size, threads)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from bcnn.base.affine import IMAGENET_MEAN, IMAGENET_STD, Floats3
@@ -57,7 +59,7 @@ def network(what: Resolved, given: Given | None = None, **choices: Any) -> Found
     """The torch network that was resolved. `choices` are those of a registered network, such as its width. Needs torch."""
     given = given or Given()
     if what.kind in (Kind.NETWORK, Kind.CONFIG):
-        return _untrained(what.given or network_spec.resolve(what.name), given, choices)
+        return _untrained(config_of(what, given, choices), given)
     if choices:
         raise UserError(f"{what.name} has no {' and no '.join(choices)} to choose: only a registered network has")
     if what.kind == Kind.CODE:
@@ -67,15 +69,18 @@ def network(what: Resolved, given: Given | None = None, **choices: Any) -> Found
     return trained(what.path, given)
 
 
-def _untrained(config: AnyNetwork, given: Given, choices: dict[str, Any]) -> Found:
+def config_of(what: Resolved, given: Given, choices: Mapping[str, Any] = MappingProxyType({})) -> AnyNetwork:
+    """A registered network, or a config, as it was asked for. Without torch."""
+    config: AnyNetwork = what.given or network_spec.resolve(what.name)
+    fields = {**choices, "image_size": given.size} if given.size else dict(choices)
+    width = fields.pop("width", None) if isinstance(config, NetworkConfig) else None
+    config = config.replace(**fields) if fields else config
+    return config.scaled(width) if width is not None and isinstance(config, NetworkConfig) else config
+
+
+def _untrained(config: AnyNetwork, given: Given) -> Found:
     import torch
 
-    width = choices.pop("width", None) if isinstance(config, NetworkConfig) else None
-    if given.size is not None:
-        choices["image_size"] = given.size
-    config = config.replace(**choices) if choices else config
-    if width is not None and isinstance(config, NetworkConfig):
-        config = config.scaled(width)
     torch.manual_seed(0)
     module = network_spec.build(config).eval()
     mean, std, labels = given.mean or IMAGENET_MEAN, given.std or IMAGENET_STD, given.labels or ()
