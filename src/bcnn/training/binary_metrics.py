@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from bcnn.nets.latent import Latent, latents
+from bcnn.training.inspection import Hook, evaluating
 
 
 def signs(weights: Sequence[Tensor]) -> list[Tensor]:
@@ -46,7 +46,7 @@ def activity(network: nn.Module, x: Tensor) -> Activity:
     """Look at every binary layer's input while `x` passes through the network in eval mode, which changes nothing in it."""
     result = Activity()
 
-    def look(name: str) -> Any:
+    def look(name: str) -> Hook:
         def hook(module: nn.Module, args: tuple[Tensor, ...]) -> None:
             assert isinstance(module, Latent)
             summed = module.summed(args[0])
@@ -56,12 +56,6 @@ def activity(network: nn.Module, x: Tensor) -> Activity:
 
         return hook
 
-    handles = [module.register_forward_pre_hook(look(name)) for name, module in latents(network)]
-    training = network.training
-    try:
-        network.eval()(x)
-    finally:
-        network.train(training)
-        for handle in handles:
-            handle.remove()
+    with evaluating(network, [(module, look(name)) for name, module in latents(network)]):
+        network(x)
     return result

@@ -16,6 +16,7 @@ from bcnn.engine import Engine
 from bcnn.lowering.lower import lower
 from bcnn.training import distributed
 from bcnn.training.batches import Data
+from bcnn.training.inspection import evaluating
 
 BATCH = 256
 ENGINE_BATCH = 32  # images between two signs of life
@@ -41,15 +42,11 @@ def evaluate_network(
 
     `in_engine` lowers it first: of a network whose weights are binary.
     """
-    training = network.training
-    network.eval()
-    try:
+    with evaluating(network):
         answer = engine_logits(network, data) if in_engine else torch_logits(network, data, device)
         batch = ENGINE_BATCH if in_engine else batch_size(data.size, device)
         images = data.val_pixels(batch, *distributed.rank_world())
         scores = evaluate(answer, images, data.val.labels, len(data.classes), progress, doing, look)
-    finally:
-        network.train(training)
     return summed(scores, device)
 
 

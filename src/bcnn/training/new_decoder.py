@@ -17,6 +17,7 @@ from bcnn.learning.fit import PENALTIES
 from bcnn.learning.photos import FOLDS, Read
 from bcnn.lowering.lower import lower
 from bcnn.training.initial_weights import DECODER_PREFIX
+from bcnn.training.inspection import evaluating
 
 Reads = tuple[Floats3, Floats3, tuple[int, int]]  # mean, std and size of what a network reads
 MIN_SPREAD = 0.1  # of the median deviation of a feature: one of less does not count as changing
@@ -32,17 +33,16 @@ def features(
     With `reads` by the engine, for a network of binary weights: a tenth of torch's time.
     """
     decoder = network.get_submodule("decoder")
-    linear, training = decoder.linear, network.training
+    linear, decoder.linear = decoder.linear, nn.Identity()
     found, labels = [], []
     try:
-        decoder.linear = nn.Identity()
-        answer = network.eval() if reads is None else _in_engine(network.eval(), *reads)
-        for x, y in batches:
-            found.append(answer(x).flatten(1).cpu())
-            labels.append(y.cpu())
+        with evaluating(network):
+            answer = network if reads is None else _in_engine(network, *reads)
+            for x, y in batches:
+                found.append(answer(x).flatten(1).cpu())
+                labels.append(y.cpu())
     finally:
         decoder.linear = linear
-        network.train(training)
     return torch.cat(found), torch.cat(labels)
 
 

@@ -32,6 +32,7 @@ from bcnn.nets.config import NetworkConfig
 from bcnn.program import ops as o
 from bcnn.program.bits import unpack_bits
 from bcnn.program.program import Program
+from bcnn.training.inspection import evaluating
 
 LATENT_MAGNITUDE = (
     0.03  # nearer to zero than nine in ten of a trained network's: a short run flips some, see docs/training.md
@@ -233,12 +234,6 @@ def calibrate(network: nn.Module, images: Tensor) -> int:
         done += 1
 
     norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d) and module.affine]
-    handles = [norm.register_forward_pre_hook(measure) for norm in norms]
-    training = network.training
-    try:
-        network.eval()(images)
-    finally:
-        network.train(training)
-        for handle in handles:
-            handle.remove()
+    with evaluating(network, [(norm, measure) for norm in norms]):
+        network(images)
     return done
