@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from bcnn.base.progress import Progress, silent
 
-Indices = NDArray[np.int64]
+ImageIndices = NDArray[np.int64]
 Logits = Callable[[NDArray[np.uint8]], NDArray[np.float32]]  # uint8 N,H,W,3 -> N,classes: whatever answers a batch
-Look = Callable[[Indices, NDArray[np.float32], Indices], object]  # index in the split, logits and class of each image
+Look = Callable[
+    [ImageIndices, NDArray[np.float32], ImageIndices], object
+]  # index in the split, logits and class of each image
 
 
 @dataclass
@@ -68,8 +70,8 @@ class Scores:
 
 def evaluate(
     answer: Logits,
-    batches: Iterable[tuple[NDArray[np.uint8], Indices]],
-    labels: Indices,
+    batches: Iterable[tuple[NDArray[np.uint8], ImageIndices]],
+    labels: ImageIndices,
     classes: int,
     progress: Progress = silent,
     doing: str = "evaluate",

@@ -26,7 +26,6 @@ SPLITS = {"train": ("train", "training"), "val": ("val", "valid", "validation"),
 SPLIT_SHARE = 0.2  # share split off where a data set has no evaluation images of its own
 # Photos by their name that Pillow does not read by itself: not looked at, but said, or a phone's photos would vanish in silence.
 UNREAD_SUFFIXES = frozenset([".heic", ".heif", ".jxl", ".dng", ".cr2", ".nef", ".arw"])
-Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +33,7 @@ class Images:
     """One split before decoding: files, or uint8 N,H,W,3; and a class index for each."""
 
     items: Sequence[Path] | NDArray[np.uint8]
-    labels: Labels
+    labels: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -6,13 +6,12 @@ from typing import Any, Protocol
 
 from torch import nn
 
+from bcnn.base.affine import Floats3
 from bcnn.base.errors import UserError
 from bcnn.base.version import __version__
 from bcnn.lowering.lower import lower
 from bcnn.nets.latent import weights_of
 from bcnn.program.program import Program
-
-Floats3 = tuple[float, float, float]
 
 
 class Reads(Protocol):

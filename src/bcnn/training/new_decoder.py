@@ -19,14 +19,14 @@ from bcnn.lowering.lower import lower
 from bcnn.training.initial_weights import DECODER_PREFIX
 from bcnn.training.inspection import evaluating
 
-Reads = tuple[Floats3, Floats3, tuple[int, int]]  # mean, std and size of what a network reads
+NetworkInput = tuple[Floats3, Floats3, tuple[int, int]]  # mean, std and size of what a network reads
 MIN_SPREAD = 0.1  # of the median deviation of a feature: one of less does not count as changing
 MAX_CLASSES_FOR_CHOICE = 50  # of a penalty: each fit takes longer with each of them
 
 
 @torch.no_grad()
 def features(
-    network: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], reads: Reads | None = None
+    network: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], reads: NetworkInput | None = None
 ) -> tuple[Tensor, Tensor]:
     """What the decoder's linear layer reads, N,C, and the classes, in evaluation mode.
 

@@ -7,13 +7,13 @@ import os
 import platform
 import shlex
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from bcnn.base.machine import utc
 from bcnn.base.provenance import commit, versions
 from bcnn.training import distributed, settings
 from bcnn.training.config import TrainConfig
@@ -34,7 +34,7 @@ class Circumstances:
     def now() -> Circumstances:
         return Circumstances(
             command(sys.argv),
-            time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            utc("%Y-%m-%dT%H:%M:%SZ"),
             versions("torch", "numpy"),
             distributed.rank_world()[1],
             f"{platform.machine()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bcnn.base.errors import UserError, nearest
 from bcnn.base.progress import Progress, silent
-from bcnn.base.scores import Indices, Scores, evaluate
+from bcnn.base.scores import ImageIndices, Scores, evaluate
 from bcnn.base.softmax import softmax
 from bcnn.data import sources
 from bcnn.data.config import DataConfig
@@ -110,7 +110,7 @@ def measure_packed(
     unreadable = Unreadable(strict)
     answers: list[Answer] = []
 
-    def look(index: Indices, logits: NDArray[np.float32], truth: Indices) -> None:
+    def look(index: ImageIndices, logits: NDArray[np.float32], truth: ImageIndices) -> None:
         answers.extend(_answers(photos, index, truth, logits))
 
     found_batches = numbered(photos, program.shapes[0][:2], program.crop, unreadable, BATCH)
@@ -125,7 +125,7 @@ def measure_packed(
     )
 
 
-def _answers(photos: Images, index: Indices, labels: Indices, logits: NDArray[np.float32]) -> list[Answer]:
+def _answers(photos: Images, index: ImageIndices, labels: ImageIndices, logits: NDArray[np.float32]) -> list[Answer]:
     said = np.argsort(-logits, axis=1, kind="stable")[:, 0]
     shares = softmax(logits)[np.arange(len(said)), said]
     names = [int(i) if isinstance(photos.items, np.ndarray) else photos.items[i] for i in index]
