@@ -46,18 +46,14 @@ class DataConfig:
     """
 
     source: str = ""  # "digits", or a folder: train/CLASS/*.jpg with val or test beside it, or CIFAR's python batches
-    evaluate: str = (
-        ""  # the folder that accuracy is measured on: val or test; none: val, or images split off from train
-    )
+    evaluate: str = ""  # the folder that accuracy is measured on: val or test; none: val, or a part of train
     hold_out: float = 0.0  # > 0: measure on this share of the training images instead, to choose settings
     share: float = 1.0  # of the images, in each class: a run of few minutes does not read more than it has time for
     crop: float = 0.875  # of evaluation: shorter side resized to size / crop, centre kept (224 / 256), see images.fit
     stored: float = 1.0  # a data set kept in memory is stored at this multiple of the network's input size
     memory_mb: int = 2048  # a data set up to this size is decoded once; a larger one streams through `workers`
     workers: int = 4
-    mean: tuple[
-        float, ...
-    ] = ()  # of red, green, blue in 0 ... 1, to normalise with; none: those of the training images
+    mean: tuple[float, ...] = ()  # of red, green, blue in 0 ... 1, to normalise with; none: of the training images
     std: tuple[float, ...] = ()
     strict: bool = False  # stop at the first unreadable image instead of skipping it
     augment: Augment = Augment()

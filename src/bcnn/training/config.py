@@ -50,7 +50,7 @@ class Step:
     temperature: tuple[float, float] = (1.0, 20.0)  # of weights = "tanh": from, to, growing geometrically
     # What other papers do, see `published`.
     decay: Decay = (
-        "cosine"  # of the rate, after warm-up; "steps": lr times the factor of the last of `drops` that was reached
+        "cosine"  # of the rate, after warm-up; "steps": lr times the factor of the last drop that was reached
     )
     drops: tuple[tuple[int, float], ...] = ()  # (epoch after warm-up, factor of lr)
     loss: Loss = "cross entropy"  # with labels
@@ -115,18 +115,14 @@ class TrainConfig:
     data: DataConfig
     steps: tuple[Step, ...]
     batch: int = 128  # images per update, over all processes
-    part: int = (
-        32  # images that batch norm sees at once: those of one of the paper's four GPUs; 0 means a process's share
-    )
+    part: int = 32  # images that batch norm sees at once, as on one of the paper's four GPUs; 0: a process's share
     seed: int = 0
     init: str = ""  # whose weights start the first step: a shipped model, a packed file, a checkpoint, a run folder
     epoch_images: int = 0  # an epoch is at most so many images, others every time; 0: all of them
     minutes: float = 0.0  # the whole run is to take so long: epochs are cut or added as it goes; 0: as the steps say
     pack: bool = False  # the finished run holds model.bcnn, too
     device: str = "auto"  # auto: a GPU if there is one
-    threads: int = (
-        0  # of torch on a CPU, 0: its own choice. Small maps gain nothing from several, and lose on a busy machine
-    )
+    threads: int = 0  # of torch on a CPU, 0: its own choice. Small maps gain nothing from several
     evaluate_every: int = 1  # epochs between two evaluations; the last epoch of a step always has one
     evaluate_with: Literal["torch", "engine"] = "torch"  # engine: steps of binary weights are measured as they will run
     meter_every: int = 20  # updates between two looks at the latent weights

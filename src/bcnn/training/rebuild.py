@@ -34,9 +34,7 @@ from bcnn.program.bits import unpack_bits
 from bcnn.program.program import Program
 from bcnn.training.inspection import evaluating
 
-LATENT_MAGNITUDE = (
-    0.03  # nearer to zero than nine in ten of a trained network's: a short run flips some, see docs/training.md
-)
+LATENT_MAGNITUDE = 0.03  # nearer to zero than nine in ten of a trained network's: a short run flips some
 
 
 @dataclass(frozen=True, eq=False)
