@@ -17,11 +17,12 @@ quickstart: $(VENV)/.train  ## set up, train a small network, pack it, verify it
 test: $(VENV)/.dev  ## set up and run the tests
 	$(BIN)/python -m pytest -n 2
 
-check: $(VENV)/.dev  ## lint, format, types
+check: $(VENV)/.dev  ## lint, format, types, who imports whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run --Werror $(FORMATTED)
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache --no-logo
 
 format: $(VENV)/.dev  ## let ruff and clang-format format and fix
 	$(BIN)/ruff format .
