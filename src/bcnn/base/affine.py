@@ -9,11 +9,13 @@ Torch and every executor of a program get scale and offset from here: bits depen
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from bcnn.base.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Floats3 = tuple[float, float, float]
 IMAGENET_MEAN: Floats3 = (0.485, 0.456, 0.406)  # what most pretrained networks expect
@@ -22,6 +24,8 @@ IMAGENET_STD: Floats3 = (0.229, 0.224, 0.225)
 
 def scale_offset(mean: Sequence[float], std: Sequence[float]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """(u / 255 - mean) / std = u * scale + offset."""
+    import numpy as np  # here, because counting a network reads ImageNet's numbers above and nothing else
+
     try:
         m, s = np.array(mean, np.float64), np.array(std, np.float64)
     except (TypeError, ValueError):
@@ -34,13 +38,13 @@ def scale_offset(mean: Sequence[float], std: Sequence[float]) -> tuple[NDArray[n
 
 def mean_std(scale: NDArray[np.float32], offset: NDArray[np.float32]) -> tuple[Floats3, Floats3]:
     """The mean and std that `scale_offset` makes these of."""
-    std = 1 / (255 * scale.astype(np.float64))
-    mean = -offset.astype(np.float64) * std
+    std = 1 / (255 * scale.astype("float64"))
+    mean = -offset.astype("float64") * std
     return (float(mean[0]), float(mean[1]), float(mean[2])), (float(std[0]), float(std[1]), float(std[2]))
 
 
 def normalise(images: NDArray[np.uint8], mean: Sequence[float], std: Sequence[float]) -> NDArray[np.float32]:
     """uint8 N,H,W,3 -> float32 N,H,W,3."""
     scale, offset = scale_offset(mean, std)
-    made: NDArray[np.float32] = images.astype(np.float32) * scale + offset
+    made: NDArray[np.float32] = images.astype("float32") * scale + offset
     return made
