@@ -25,7 +25,7 @@ from bcnn.base.images import Photo
 from bcnn.base.softmax import softmax
 from bcnn.packed import card
 from bcnn.program.interpret import as_real
-from bcnn.program.ops import Conv, FixedDepthwise, Floats, Op, Values
+from bcnn.program.ops import Floats, Op, Values
 from bcnn.program.program import Program, at_most
 from bcnn.program.record import record
 
@@ -211,6 +211,6 @@ def binary_macs(program: Program, index: int) -> int:
 
 def kind_of(op: Op) -> str:
     """The words of an op's class: "binary conv", "max pool"; a real convolution of one channel each is "depth wise"."""
-    if isinstance(op, FixedDepthwise) or (isinstance(op, Conv) and op.groups == op.reads == op.offset.size):
+    if op.depthwise:
         return "depth wise"
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(op).__name__.removeprefix("Fixed")).lower()

@@ -229,11 +229,9 @@ def test_parameters_that_are_multiples_of_a_step_are_bytes() -> None:
 
 
 def test_an_op_without_a_form_in_c_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(c_rules.RULES, o.FixedGlobalAvgPool)
+    monkeypatch.delitem(c_rules.RULES, o.GlobalAvgPool)
     packfile.save(fixed_of_config(NETWORK), tmp_path / "m.bcnn")
-    with pytest.raises(
-        UserError, match=r"op \d+ \(FixedGlobalAvgPool '.*'\): --to c has no form for a FixedGlobalAvgPool"
-    ):
+    with pytest.raises(UserError, match=r"op \d+ \(GlobalAvgPool '.*'\): --to c has no form for a GlobalAvgPool"):
         export(tmp_path / "m.bcnn", "c", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -296,8 +294,8 @@ def test_a_compiler_that_fails_is_said_and_nothing_is_written(tmp_path: Path, mo
 
 
 def test_a_mean_of_too_many_values_is_one_sentence() -> None:
-    program = named([FixedDraw(0).fixed_input(256, 257), o.FixedGlobalAvgPool(0)])
-    with pytest.raises(UserError, match=r"op 1 \(FixedGlobalAvgPool .*a mean of 65,792 values"):
+    program = named([FixedDraw(0).fixed_input(256, 257), o.GlobalAvgPool(0)])
+    with pytest.raises(UserError, match=r"op 1 \(GlobalAvgPool .*a mean of 65,792 values"):
         tables(program)
 
 

@@ -181,7 +181,7 @@ def test_integer_logits_that_differ_by_one_are_refused(tmp_path: Path, monkeypat
 def test_a_mean_of_too_many_values_is_one_sentence() -> None:
     draw = FixedDraw(0)
     window = o.Window((129, 128), (1, 1))
-    program = programs.named([draw.fixed_input(129, 128), o.FixedAvgPool(0, window)])
+    program = programs.named([draw.fixed_input(129, 128), o.AvgPool(0, window)])
     with pytest.raises(UserError, match=r"op 1 \(.*\): is a mean of 16,512 values"):
         onnx_model(program, "bits")
 

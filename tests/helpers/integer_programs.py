@@ -92,13 +92,13 @@ def fixed_of_config(config: NetworkConfig, seed: int = 0) -> Program:
         residual, identity = len(made) - 1, x
         if not block.normal:
             if block.stride > 1:
-                made.append(o.FixedAvgPool(x, o.Window((block.stride,) * 2, (block.stride,) * 2)))
+                made.append(o.AvgPool(x, o.Window((block.stride,) * 2, (block.stride,) * 2)))
             made.append(module(len(made) - 1 if block.stride > 1 else x, k, p))
             identity = len(made) - 1
         prelu, add = draw.bend(k), o.FixedAdd(identity, k)
         made.append(module(residual, k, p, *((add, prelu) if block.prelu == "block" else (prelu, add))))
     channels, classes = config.channels_out, config.classes
-    made.append(o.FixedGlobalAvgPool(len(made) - 1, 3))
+    made.append(o.GlobalAvgPool(len(made) - 1, 3))
     weight, offset = draw.shorts(1, 1, channels, classes, most=60), np.zeros(classes, np.int32)
     made.append(o.FixedConv(len(made) - 1, channels, weight, offset, np.full(classes, 10, np.int16)))
     return named(made)
@@ -140,9 +140,9 @@ class _Random:
             "conv": self.conv,
             "depthwise": self.depthwise,
             "pool": self.pool,
-            "abs_mean": lambda source: o.FixedAbsMean(source),
-            "channel_avg": lambda source: o.FixedChannelAvg(source, self.whole(1, self.shapes[source][2])),
-            "global_avg_pool": lambda source: o.FixedGlobalAvgPool(source, self.whole(0, 5)),
+            "abs_mean": lambda source: o.AbsMean(source),
+            "channel_avg": lambda source: o.ChannelAvg(source, self.whole(1, self.shapes[source][2])),
+            "global_avg_pool": lambda source: o.GlobalAvgPool(source, self.whole(0, 5)),
             "linear": self.linear,
             "pointwise": self.pointwise,
             "constant": self.constant,
@@ -299,10 +299,10 @@ class _Random:
         h, w, _ = self.shapes[source]
         if self.chance(0.4):
             side = self.whole(1, max(1, min(h, w, 3)))
-            return o.FixedAvgPool(source, o.Window((side, side), (side, side)))
+            return o.AvgPool(source, o.Window((side, side), (side, side)))
         if self.chance(0.5):
             return o.MaxPool(source, self.window())
-        return o.FixedAvgPool(source, self.window(), self.chance(0.5))
+        return o.AvgPool(source, self.window(), self.chance(0.5))
 
     def linear(self, source: int) -> o.Op:
         c, made = self.shapes[source][2], self.channels()

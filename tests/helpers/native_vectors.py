@@ -26,7 +26,9 @@ SIZES = [(1, 1), (3, 5), (9, 7), (12, 12), (8, 65), (5, 1)]
 def programs() -> list[Program]:
     found = [random_program(seed, *SIZES[seed % len(SIZES)], ops=3 + seed % 8) for seed in range(60)]
     found += [random_fixed_program(seed, *SIZES[seed % len(SIZES)], ops=3 + seed % 8) for seed in range(80)]
-    missing = set(Op.KINDS) - {type(op).__name__ for program in found for op in program.ops}
+    missing = {cls.__name__ for cls in Op.KINDS.values()} - {
+        type(op).__name__ for program in found for op in program.ops
+    }
     if missing:
         raise SystemExit(f"no program has a {', '.join(sorted(missing))}: draw more of them")
     found.append(of_config(preset("digits").replace(branches=2)))

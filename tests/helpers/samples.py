@@ -77,7 +77,7 @@ def program(*made: ops.Op, height: int = 4, width: int = 4, intensity: bool = Fa
 
 def kinds(of: type[ops.Op] | type[ops.Ending], numbers: str) -> set[str]:
     """The names of the classes that a program in these numbers may have."""
-    return {name for name, kind in of.KINDS.items() if kind.NUMBERS in ("any", numbers)}
+    return {kind.__name__ for kind in of.kinds(numbers).values()}
 
 
 def every_op(labels: tuple[str, ...] = ("cat", "dög", "鳥"), provenance: dict[str, Any] | None = None) -> Program:
@@ -165,21 +165,21 @@ def every_fixed_op(labels: tuple[str, ...] = ("cat", "dog", "bird")) -> Program:
     pixels = (ops.FixedAffine(shorts(rng, 10), None, 12), ops.FixedAffine(None, shorts(rng, 10)), ops.ReLU())
     conv = add(ops.FixedBinaryConv(depth, 40, (wide,), ops.Window((3, 3), (1, 1), (2, 2, 2, 2), (2, 2)), 2, pixels))
     pool = add(ops.MaxPool(conv, ops.Window((2, 2), (2, 2))))
-    mean = add(ops.FixedAvgPool(conv, ops.Window((3, 3), (2, 2), (1, 1, 1, 1)), True))
+    mean = add(ops.AvgPool(conv, ops.Window((3, 3), (2, 2), (1, 1, 1, 1)), True))
     signs = add(ops.Pointwise(pool, 10, (ops.FixedSign(shorts(rng, 10), 256),)))
     joined = add(ops.Concat((signs, mean)))
     chosen = add(ops.Select(joined, np.array([3, 0, 19, 14], np.int32)))
     large = add(ops.Upsample(chosen, (2, 2)))
-    fewer = add(ops.FixedChannelAvg(conv, 4))
+    fewer = add(ops.ChannelAvg(conv, 4))
     constant = add(ops.FixedConstant(shorts(rng, 8, 8, 4)))
-    squeezed = add(ops.FixedGlobalAvgPool(large, 2))
+    squeezed = add(ops.GlobalAvgPool(large, 2))
     table = ops.Table(np.sort(shorts(rng, 257, most=16384)), 6)
     down = np.array([12, 13, 12, 11], np.int16)
     gate = add(ops.FixedConv(squeezed, 4, shorts(rng, 1, 1, 4, 4), np.arange(4, dtype=np.int32), down, after=(table,)))
-    size = add(ops.FixedAbsMean(conv))
+    size = add(ops.AbsMean(conv))
     endings = (ops.FixedAdd(fewer, 4), ops.FixedGate(gate, 14), ops.FixedClip(np.array([-8000, 8000], np.int16)))
     last = add(ops.Pointwise(large, 4, (*endings, ops.FixedAdd(constant, 4), ops.FixedGate(size, 9)), 8))
-    last = add(ops.FixedGlobalAvgPool(last))
+    last = add(ops.GlobalAvgPool(last))
     add(ops.FixedConv(last, 4, shorts(rng, 1, 1, 4, 3, most=127), np.zeros(3, np.int32), np.full(3, 7, np.int16)))
     assert {type(op).__name__ for op in made} == kinds(ops.Op, "int16"), "a new kind of op belongs in here"
     assert {type(ending).__name__ for op in made for ending in getattr(op, "after", ())} == kinds(ops.Ending, "int16")

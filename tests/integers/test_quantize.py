@@ -16,7 +16,7 @@ from torch import nn
 from bcnn.base.errors import UserError
 from bcnn.data import sources
 from bcnn.engine import Engine, isas
-from bcnn.integers.calibration import bend_up, calibrate, choose, gentle
+from bcnn.integers.calibration import calibrate, choose
 from bcnn.integers.dequantize import reals
 from bcnn.integers.quantize import fixed, saturations
 from bcnn.integers.synthetic_images import pictures
@@ -27,6 +27,7 @@ from bcnn.nets.config import preset
 from bcnn.packed import packfile
 from bcnn.program import ops
 from bcnn.program.interpret import interpret, interpret_maps, run_op
+from bcnn.program.ops.curves import bend_up, gentle
 from bcnn.program.program import Program
 
 torch.set_num_threads(1)

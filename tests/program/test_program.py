@@ -122,7 +122,7 @@ BAD: list[tuple[str, tuple[o.Op, ...], str]] = [
     ("kernel", swap(3, window=o.Window((0, 2))), "kernel is 0, not a whole number from 1 to 16384"),
     ("window", swap(3, window=o.Window((5, 2))), "a height of 4, 4 with padding, is less than the 5 of its kernel"),
     ("slope", ending(o.PReLU(f(7))), "op 1 (BinaryConv 'op1'): PReLU: slope is float32 (7,), not float32 (8,)"),
-    ("affine", ending(o.Affine(None, None)), "Affine: an Affine has neither scale nor offset"),
+    ("affine", ending(o.Affine(None, None)), "Affine: has neither scale nor offset"),
     ("clip", ending(o.Clip(np.array([1, 0], np.float32))), "Clip: clips to limits [1.0, 0.0] that are not in order"),
     ("sign", ending(o.Sign(f(9))), "Sign: threshold is float32 (9,), not float32 (8,)"),
     ("add later", ending(o.Add(1, 8)), "Add: the map added is 1, not a whole number from 0 to 0"),

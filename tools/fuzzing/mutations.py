@@ -80,10 +80,10 @@ MUTATIONS = (
     Mutation("src/bcnn/engine.py", "self.peak_memory, program.limits", "0, program.limits", "tests/base/test_limits.py", "gigabytes"),
     Mutation("src/bcnn/learning/class_centroids.py", " or raw.size != len(counts) * CENTRES * features", "", "tests/learning/test_learn.py", "read_back"),
     Mutation("src/bcnn/integers/calibration.py", "if seen > 0 or not sigmoids:", "if not sigmoids:", "tests/integers/test_quantize.py", "follows_a_sigmoid"),
-    Mutation("src/bcnn/integers/calibration.py", "_fits(ranges[index]) - bits[family[index]]", "MOST_MORE", "tests/integers/test_quantize.py", "no_room_for"),
-    Mutation("src/bcnn/integers/quantize.py", "gentle(ending.slope, room)", "[ending.slope]", "tests/integers/test_quantize.py", "steep_slope"),
+    Mutation("src/bcnn/integers/calibration.py", "_fits(ranges[index]) - bits[family[index]]", "5", "tests/integers/test_quantize.py", "no_room_for"),
+    Mutation("src/bcnn/program/ops/curves.py", "gentle(self.slope, room)", "[self.slope]", "tests/integers/test_quantize.py", "steep_slope"),
     Mutation("src/bcnn/integers/quantize.py", "cut |= read < ending.least", "pass", "tests/integers/test_quantize.py", "steep_slope"),
-    Mutation("src/bcnn/integers/quantize.py", "size[size > 0]) < COARSE * step", "size[size > 0]) < 0", "tests/integers/test_quantize.py", "coarsen"),
+    Mutation("src/bcnn/program/ops/conversion.py", "size[size > 0]) < COARSE * step", "size[size > 0]) < 0", "tests/integers/test_quantize.py", "coarsen"),
     Mutation("src/bcnn/verification/verify_torch.py", "not all(map(np.array_equal, *weights))", "False", "tests/verification/test_verify.py", "of_integers"),
     # --- images
     Mutation("src/bcnn/base/images.py", "if pixels <= LARGE * scale**2", "if pixels < LARGE * scale", "tests/base/test_images.py", "large_jpeg"),

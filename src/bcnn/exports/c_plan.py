@@ -22,7 +22,7 @@ from bcnn.program import ops
 from bcnn.program.program import Program
 
 CONSTANTS = (ops.Constant, ops.FixedConstant)  # are in flash
-GLOBAL_MEANS = (ops.GlobalAvgPool, ops.FixedGlobalAvgPool)
+GLOBAL_MEANS = (ops.GlobalAvgPool,)
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class _Run:
 def row_size(program: Program, index: int) -> int:
     """In numbers of the program; a sum of 32 bits is two of 16."""
     _, width, channels = program.shapes[index]
-    return width * channels * (2 if isinstance(program.ops[index], ops.FixedGlobalAvgPool) else 1)
+    return width * channels * (2 if program.ops[index].MEANS and program.numbers == "int16" else 1)
 
 
 def most(run: _Run, i: int) -> int:
@@ -209,7 +209,7 @@ def complete(program: Program, index: int, steps: int) -> int:
     op, rows = program.ops[index], program.shapes[index][0]
     if not by_source(program, index):
         return steps
-    if steps >= program.shapes[op.source][0]:  # type: ignore[attr-defined]
+    if steps >= program.shapes[op.source][0]:
         return rows
     if not depthwise(op):
         return 0
@@ -235,7 +235,7 @@ def _steps(program: Program, index: int, rows: int) -> int:
         return 0
     if not by_source(program, index):
         return rows
-    height = program.shapes[op.source][0]  # type: ignore[attr-defined]
+    height = program.shapes[op.source][0]
     return next(steps for steps in range(1, height + 1) if complete(program, index, steps) >= rows)
 
 
@@ -253,7 +253,7 @@ def _needed(program: Program, reads: Sequence[Sequence[Read]]) -> tuple[int, ...
 
 def _reads(program: Program, index: int) -> Iterator[Read]:
     op, shapes = program.ops[index], program.shapes
-    window = getattr(op, "window", None)
+    window = op.window
     if isinstance(op, ops.Upsample):
         yield Read(op.source, div=op.factor[0])
     elif isinstance(window, ops.Window) and not by_source(program, index):
@@ -263,12 +263,12 @@ def _reads(program: Program, index: int) -> Iterator[Read]:
             else [0]
         )
         top = window.padding[0]
-        source: int = op.source  # type: ignore[attr-defined]
+        source: int = op.source
         yield Read(source, min(moves) - top, max(moves) - top + window.extent(0), window.stride[0])
     else:
         own = op.sources if isinstance(op, ops.Concat) else [op.source] if hasattr(op, "source") else []
         yield from (Read(source) for source in own)
-    for ending in getattr(op, "after", ()):
+    for ending in op.after:
         for source in ending.maps_read():
             spread = isinstance(ending, (ops.Gate, ops.FixedGate)) and shapes[source][0] == 1
             yield Read(source, mul=0 if spread else 1)

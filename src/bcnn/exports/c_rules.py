@@ -36,7 +36,7 @@ def tables(program: Program) -> Tables:
 
 
 def _sayable(op: Op, who: str) -> None:
-    for part in (op, *getattr(op, "after", ())):
+    for part in (op, *op.after):
         if type(part) not in (*RULES, *ENDINGS):
             raise UserError(f"{who}: --to c has no form for a {type(part).__name__}")
 
@@ -61,7 +61,7 @@ def _op(made: Tables, op: Op, index: int) -> list[Any]:
     if shape[2] > MOST or found.reads > MOST:
         raise UserError(f"has more than {MOST:,} channels, the most that --to c knows")
     RULES[type(op)](made, op, found)
-    window = getattr(op, "window", ops.Window())
+    window = op.window or ops.Window()
     strides = op.factor if isinstance(op, ops.Upsample) else window.stride
     needs, endings = len(made.needs), len(made.endings)
     for read in own.reads[index]:
@@ -69,10 +69,10 @@ def _op(made: Tables, op: Op, index: int) -> list[Any]:
         constant = isinstance(made.program.ops[read.map], CONSTANTS)
         most = height if constant else complete(made.program, read.map, own.steps[read.map])
         made.needs.append([read.map, *((0, 1, most, most) if read.whole else (read.mul, read.div, most, read.high))])
-    after = getattr(op, "after", ())
+    after = op.after
     made.endings.extend(_ending(made, ending) for ending in after)
     at = found.at if isinstance(op, CONSTANTS) else put(made.slots, np.array(own.slots[index], np.int64))
-    by_rows = by_source(made.program, index) and hasattr(op, "window")
+    by_rows = by_source(made.program, index) and op.window is not None
     counts = [needs, len(own.reads[index]), found.parts, found.part_count, endings, len(after)]
     return [
         *(found.a, found.b, found.c),
@@ -150,38 +150,28 @@ def _depthwise(made: Tables, op: ops.FixedDepthwise, own: _Own) -> None:
     own.b = made.vec(op.offset)
 
 
-def _fixed_pool(made: Tables, op: ops.FixedAvgPool, own: _Own) -> None:
-    _countable(op.window.taps)
-    own.shift = int(op.inside)
-
-
 def _pool(made: Tables, op: ops.AvgPool, own: _Own) -> None:
     taps = op.window.taps
     own.a, own.shift = _shares(made, range(1, taps + 1) if op.inside else [taps]), int(op.inside)
 
 
-def _fixed_global(made: Tables, op: ops.FixedGlobalAvgPool, own: _Own) -> None:
-    height, width, _ = made.program.shapes[op.source]
-    _countable(height * width)
-    own.shift = op.up
-
-
 def _global(made: Tables, op: ops.GlobalAvgPool, own: _Own) -> None:
     height, width, _ = made.program.shapes[op.source]
-    own.a = _shares(made, [height * width])
+    own.a, own.shift = _shares(made, [height * width]), op.up
 
 
 def _abs_mean(made: Tables, op: ops.AbsMean, own: _Own) -> None:
-    own.a = _shares(made, [made.program.shapes[op.source][2]])
+    if made.program.numbers == "float32":
+        own.a = _shares(made, [made.program.shapes[op.source][2]])
 
 
 def _shares(made: Tables, counts: Any) -> Vec:
-    return made.vec(np.array([1 / count for count in counts], np.float32))
-
-
-def _countable(count: int) -> None:
-    if count > MOST:
-        raise UserError(f"is a mean of {count:,} values; sums of 32 bits hold {MOST:,}")
+    """Of means, by which floats are multiplied; sums of integers are divided by the last count."""
+    if made.program.numbers == "float32":
+        return made.vec(np.array([1 / count for count in counts], np.float32))
+    if counts[-1] > MOST:
+        raise UserError(f"is a mean of {counts[-1]:,} values; sums of 32 bits hold {MOST:,}")
+    return NOTHING
 
 
 def _concat(made: Tables, op: ops.Concat, own: _Own) -> None:
@@ -209,14 +199,10 @@ RULES: dict[type[Op], Callable[[Tables, Any, _Own], None]] = {
     ops.Conv: _conv,
     ops.Linear: _linear,
     ops.FixedDepthwise: _depthwise,
-    ops.FixedAvgPool: _fixed_pool,
     ops.AvgPool: _pool,
     ops.MaxPool: _nothing,
-    ops.FixedGlobalAvgPool: _fixed_global,
     ops.GlobalAvgPool: _global,
-    ops.FixedChannelAvg: _nothing,
     ops.ChannelAvg: _nothing,
-    ops.FixedAbsMean: _nothing,
     ops.AbsMean: _abs_mean,
     ops.FixedConstant: _constant,
     ops.Constant: _constant,

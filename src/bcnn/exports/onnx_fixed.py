@@ -25,8 +25,8 @@ from bcnn.exports.onnx_ops import branch_window, dots, field_of, moving_ops, sig
 from bcnn.exports.onnx_rows import in_steps
 from bcnn.program import ops
 from bcnn.program.ops import Window
-from bcnn.program.ops.fixed_numbers import HIGH, LOW
-from bcnn.program.ops.fixed_real import INTENSITY_DOWN
+from bcnn.program.ops.arithmetic import HIGH, LOW
+from bcnn.program.ops.input import INTENSITY_DOWN
 
 MOST = 1 << 14  # values of a mean whose doubled sum fits 32 bits
 
@@ -207,7 +207,7 @@ def _filters(graph: Graph, weight: NDArray[np.int64]) -> str:
     return graph.node("Mul", taps, graph.node("Add", step, whole(graph, 128)))
 
 
-def _avg_pool(graph: Graph, op: ops.FixedAvgPool) -> str:
+def _avg_pool(graph: Graph, op: ops.AvgPool) -> str:
     (height, width, channels), (kh, kw) = graph.shapes[op.source], op.window.kernel
     _countable(op.window.taps)
     if op.window == Window((kh, kw), (kh, kw)) and height % kh == 0 and width % kw == 0:
@@ -230,7 +230,7 @@ def _max_pool(graph: Graph, op: ops.MaxPool, x: str) -> str:
     return _wide(graph, made)
 
 
-def _global_avg_pool(graph: Graph, op: ops.FixedGlobalAvgPool) -> str:
+def _global_avg_pool(graph: Graph, op: ops.GlobalAvgPool) -> str:
     height, width, _ = graph.shapes[op.source]
     count, up = height * width, op.up
     while up and count % 2 == 0:  # twice as much is half the count
@@ -249,7 +249,7 @@ def _global_avg_pool(graph: Graph, op: ops.FixedGlobalAvgPool) -> str:
     return _wide(graph, made) if long else made
 
 
-def _channel_avg(graph: Graph, op: ops.FixedChannelAvg) -> str:
+def _channel_avg(graph: Graph, op: ops.ChannelAvg) -> str:
     have = graph.shapes[op.source][2]
     members = (np.arange(have)[:, None] % op.channels == np.arange(op.channels)).astype(np.int8)
     _countable(int(members.sum(axis=0).max()))
@@ -257,7 +257,7 @@ def _channel_avg(graph: Graph, op: ops.FixedChannelAvg) -> str:
     return mean(graph, total, members.sum(axis=0, dtype=np.int32))
 
 
-def _abs_mean(graph: Graph, op: ops.FixedAbsMean) -> str:
+def _abs_mean(graph: Graph, op: ops.AbsMean) -> str:
     magnitudes = graph.node("Abs", graph.made[op.source])
     total = graph.node("ReduceSum", magnitudes, graph.shape_of([3]))
     return saturated(graph, mean(graph, total, _countable(graph.shapes[op.source][2])))
@@ -275,11 +275,11 @@ OPS: dict[type[ops.Op], Callable[[Graph, Any], str]] = {
     ops.FixedBinaryConv: _binary_conv,
     ops.FixedConv: _conv,
     ops.FixedDepthwise: _depthwise,
-    ops.FixedAvgPool: _avg_pool,
+    ops.AvgPool: _avg_pool,
     ops.MaxPool: lambda graph, op: _max_pool(graph, op, graph.made[op.source]),
-    ops.FixedGlobalAvgPool: _global_avg_pool,
-    ops.FixedChannelAvg: _channel_avg,
-    ops.FixedAbsMean: _abs_mean,
+    ops.GlobalAvgPool: _global_avg_pool,
+    ops.ChannelAvg: _channel_avg,
+    ops.AbsMean: _abs_mean,
     ops.FixedConstant: _constant,
 }
 

@@ -81,10 +81,20 @@ def core() -> str:
         "KINDS": kinds(),
         "STREAMS": fields.STREAMS,
         "DTYPES": dtypes,
-        "NUMBERS": {kind: cls.NUMBERS for known in (ops.Op, ops.Ending) for kind, cls in known.KINDS.items()},
+        "NUMBERS": numbers(),
     }
     constants = "".join(f"const {name} = {json.dumps(value)};\n" for name, value in known.items())
     return constants + "\n".join(_part(name) for name in CORE)
+
+
+def numbers() -> dict[str, str]:
+    """By kind, in which programs a file may have it."""
+    made: dict[str, str] = {}
+    for known in (ops.Op, ops.Ending):
+        floats, integers = (known.kinds(numbers) for numbers in ("float32", "int16"))
+        for kind in known.KINDS:
+            made[kind] = "any" if kind in floats and kind in integers else "float32" if kind in floats else "int16"
+    return made
 
 
 def kinds() -> dict[str, Any]:

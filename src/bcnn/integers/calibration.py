@@ -1,7 +1,7 @@
 """How many fractional bits each map of an integer program gets, from what calibration images make of the float one. No torch.
 
 Maps that are added to each other, or that only move values, share a number of bits, so that adding needs no shift: those are one
-family. A family has as many bits as leave room for twice the largest value seen, and at most `MOST`.
+family. A family has as many bits as leave room for twice the largest value seen, and at most `MAX_FRACTION_BITS`.
 
 A map that a depth wise op reads has `more` bits on top, shifted in by the op that makes it: products R(x, w) need |w| < 1, so
 weights are stored as w / 2^e, and x has e bits more than the map made.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +18,11 @@ from numpy.typing import NDArray
 from bcnn.program import ops
 from bcnn.program.interpret import check_image, run_op
 from bcnn.program.ops import Floats, Values
+from bcnn.program.ops.conversion import Formats
 from bcnn.program.program import Program
 
-MOST = 12
-ROOM = 2.0  # times the largest value seen
-MOST_MORE = 5
+MAX_FRACTION_BITS = 12
+RANGE_HEADROOM = 2.0  # times the largest value seen
 NEARLY = 0.999  # of the values: a limit that cuts off the rest costs less than a bit of all of them would
 SIGMOID_BITS = 14  # of a map whose op ends with a sigmoid: 1.0 is 2^14
 SIGMOID_FROM = 12  # the most before it: a table of steps of 1/16 needs four bits less
@@ -38,7 +37,7 @@ class Ranges:
     made: float = 0.0  # of its map
     common: tuple[float, ...] = ()  # of nearly all values of its map, image by image
     channels: Floats | None = None  # of its map, per channel
-    bent: tuple[float, ...] = ()  # of nearly all negative values that its PReLUs read
+    bent: tuple[float, ...] = ()  # by ending: of nearly all negative values that it bends
 
     def join(self, other: Ranges) -> Ranges:
         assert other.channels is not None
@@ -49,14 +48,6 @@ class Ranges:
 
     def _numbers(self) -> tuple[float, float, float]:
         return self.largest, self.behind, self.made
-
-
-@dataclass(frozen=True)
-class Formats:
-    before: tuple[int, ...]  # fractional bits of an op's values before its sigmoid if it has one, else of all of them
-    made: tuple[int, ...]  # of its map
-    more: tuple[int, ...]  # of them, those that are shifted in last, for depth wise readers
-    ranges: tuple[Ranges, ...]
 
 
 @np.errstate(all="ignore")  # what overflows is inf or NaN, as in `run_op`
@@ -72,20 +63,17 @@ def calibrate(
         for index, op in enumerate(program.ops):
             largest = [0.0]  # then, of what is behind each sigmoid
             bent: list[float] = []
-            after = getattr(op, "after", ())
-            v = run_op(replace(op, after=()) if after else op, made or maps)  # type: ignore[type-var]
-            wide = scales_features(op, program.shapes[index])
-            for place, ending in enumerate(after):
-                if place or not wide:
-                    largest[-1] = max(largest[-1], _largest_before(ending, v))
-                if isinstance(ending, ops.PReLU):
-                    bent.append(max(nearly_all(-v), 0.0))
+            v = run_op(replace(op, after=()) if op.after else op, made or maps)  # type: ignore[type-var]
+            for place, ending in enumerate(op.after):
+                if place or not op.sums_wide(program.shapes[index]):
+                    largest[-1] = max(largest[-1], ending.largest(v))
+                bent.append(max(nearly_all(-v), 0.0) if ending.BENDS else 0.0)
                 v = ending.apply(v, made)
-                if isinstance(ending, ops.Sigmoid):
+                if ending.RESTARTS:
                     largest.append(0.0)
             channels = np.abs(v).max(axis=(0, 1))
             peak = float(channels.max())
-            if not after or not isinstance(after[-1], ops.Sigmoid):
+            if not op.after or not op.after[-1].RESTARTS:
                 largest[-1] = max(largest[-1], peak)
             seen[index] = seen[index].join(
                 Ranges(largest[0], max(largest[1:], default=0.0), peak, (nearly_all(np.abs(v)),), channels, tuple(bent))
@@ -95,34 +83,10 @@ def calibrate(
     return seen
 
 
-def _largest_before(ending: ops.Ending, v: Floats) -> float:
-    """Of v and of what the ending makes on the way."""
-    largest = float(np.abs(v).max())
-    if isinstance(ending, ops.Affine) and ending.scale is not None:  # before its offset, too
-        largest = max(largest, float(np.abs(v * ending.scale).max()))
-    return largest
-
-
 def nearly_all(v: Floats) -> float:
     """The least number that is no smaller than NEARLY all values."""
     at = int(np.ceil(NEARLY * v.size)) - 1
     return float(np.partition(v, at, axis=None)[at])
-
-
-def bend_up(slope: Floats) -> int:
-    """`up` of a FixedPReLU: 2^up is at least |slope - 1|."""
-    largest = float(np.abs(slope.astype(np.float64) - 1).max())
-    return max(0, int(np.ceil(np.log2(largest)))) if largest > 0 else 0
-
-
-def gentle(slope: Floats, up: int) -> list[Floats]:
-    """Slopes of FixedPReLUs of at most `up` that do the same one after the other. What is negative stays so until the last."""
-    least, most = 1 - 2**up, 1 + 2**up
-    last = np.clip(slope, least, most)
-    factor = slope / np.where(last == 0, 1, last).astype(np.float64)  # 1 where nothing was cut off, else more
-    factor = np.maximum(factor, 1)
-    before = int(np.ceil(np.log(factor.max()) / np.log(most)))
-    return [(factor ** (1 / before)).astype(np.float32) for _ in range(before)] + [last.astype(np.float32)]
 
 
 def choose(program: Program, ranges: list[Ranges]) -> Formats:
@@ -131,78 +95,58 @@ def choose(program: Program, ranges: list[Ranges]) -> Formats:
     bits = dict.fromkeys(family, SIGMOID_BITS)
     for index, op in enumerate(program.ops):
         sigmoids = _sigmoids(op)
-        seen, most = (ranges[index].behind, SIGMOID_BITS) if sigmoids else (ranges[index].largest, MOST)
+        seen, most = (ranges[index].behind, SIGMOID_BITS) if sigmoids else (ranges[index].largest, MAX_FRACTION_BITS)
         most = min(most, SIGMOID_FROM) if sigmoids > 1 else most
         if seen > 0 or not sigmoids:  # 1.0 itself fits
             most = min(most, room(seen))
         bits[family[index]] = min(bits[family[index]], most)
     more = [0] * len(program.ops)
     for op in program.ops:
-        if is_depthwise(op):
-            more[op.source] = max(more[op.source], shrink(op))
+        if op.depthwise:
+            more[op.source] = max(more[op.source], op.shrink())  # type: ignore[attr-defined]
     for index, op in enumerate(program.ops):  # only an op with endings can shift, and moved values keep their format
-        if not hasattr(op, "after"):
+        if not any(name == "after" for name, _, _ in op.fields()):
             more[index] = 0
-        if isinstance(op, (*MOVERS, ops.Pointwise, ops.GlobalAvgPool)):
-            for source in op.maps_read():
-                more[source] = 0
+        for source in () if op.WEIGHS else op.maps_read():
+            more[source] = 0
         more[index] = 0 if _sigmoids(op) else max(0, min(more[index], _fits(ranges[index]) - bits[family[index]]))
     made: list[int] = []
     before, moved = [], _moved(program)
     for index, op in enumerate(program.ops):
         own = bits[family[index]]
-        if isinstance(op, ops.GlobalAvgPool) and index not in moved:
-            own = max(made[op.source], min(MOST, room(ranges[index].made)))  # a mean is no larger than what it is of
+        if op.MEANS and index not in moved:
+            own = max(
+                made[op.source], min(MAX_FRACTION_BITS, room(ranges[index].made))
+            )  # a mean is no larger than what it is of
         # Values beyond 2^15 saturate before a sigmoid, which is 0 or 1 for them.
         before.append(int(np.clip(room(ranges[index].largest), 0, SIGMOID_FROM)) if _sigmoids(op) else own)
         made.append(own + more[index])
-    return Formats(tuple(before), tuple(made), tuple(more), tuple(ranges))
+    channels, bent = zip(*((seen.channels, seen.bent) for seen in ranges), strict=True)
+    return Formats(tuple(before), tuple(made), tuple(more), channels, bent)
 
 
 def room(largest: float) -> int:
-    """The most fractional bits with which ROOM times a value still is one of 16 bits; from -15 to 15."""
+    """The most fractional bits with which RANGE_HEADROOM times a value still is one of 16 bits; from -15 to 15."""
     if not np.isfinite(largest):
         return -15
     if not largest > 0:
         return 15
-    return int(np.clip(np.floor(np.log2(32767 / (ROOM * largest))), -15, 15))
+    return int(np.clip(np.floor(np.log2(32767 / (RANGE_HEADROOM * largest))), -15, 15))
 
 
 def _fits(seen: Ranges) -> int:
     """The most fractional bits with which nearly all of the map fits 16 bits, for most images."""
-    return room(float(np.median(seen.common))) + int(np.log2(ROOM))
-
-
-def is_depthwise(op: ops.Op) -> TypeGuard[ops.Conv]:
-    return isinstance(op, ops.Conv) and op.groups == op.reads == op.offset.size
-
-
-def scales_features(op: ops.Op, shape: ops.Shape) -> TypeGuard[ops.Pointwise]:
-    """One number a channel, scaled and moved: there sums of 32 bits cost nothing, and products may be large before they are moved."""
-    first = op.after[0] if isinstance(op, ops.Pointwise) else None
-    return (
-        shape[:2] == (1, 1) and isinstance(first, ops.Affine) and first.scale is not None and first.offset is not None
-    )
-
-
-def shrink(op: ops.Conv) -> int:
-    """e: the fewest halvings that make every weight of a depth wise op less than 1."""
-    largest = float(np.abs(op.weight).max())
-    return max(0, min(MOST_MORE, int(np.floor(np.log2(largest))) + 1 if largest > 0 else 0))
+    return room(float(np.median(seen.common))) + int(np.log2(RANGE_HEADROOM))
 
 
 def _sigmoids(op: ops.Op) -> int:
-    return sum(isinstance(ending, ops.Sigmoid) for ending in getattr(op, "after", ()))
+    return sum(ending.RESTARTS for ending in op.after)
 
 
 def _last(op: ops.Op) -> tuple[ops.Ending, ...]:
     """Its endings behind a sigmoid, whose values have bits of their own; else all."""
-    after: tuple[ops.Ending, ...] = getattr(op, "after", ())
-    places = [place for place, ending in enumerate(after) if isinstance(ending, ops.Sigmoid)]
-    return after[places[-1] + 1 :] if places else after
-
-
-MOVERS = (ops.Concat, ops.Select, ops.Upsample, ops.MaxPool, ops.AvgPool, ops.ChannelAvg, ops.AbsMean)
+    places = [place for place, ending in enumerate(op.after) if ending.RESTARTS]
+    return op.after[places[-1] + 1 :] if places else op.after
 
 
 def _families(program: Program) -> list[int]:
@@ -216,12 +160,8 @@ def _families(program: Program) -> list[int]:
 
     moved = _moved(program)
     for index, op in enumerate(program.ops):
-        joined = [ending.source for ending in _last(op) if isinstance(ending, ops.Add)]
-        if isinstance(op, MOVERS) or (isinstance(op, ops.GlobalAvgPool) and index in moved):
-            joined += list(op.maps_read())
-        elif isinstance(op, ops.Pointwise) and not any(isinstance(e, (ops.Affine, ops.Sigmoid)) for e in op.after):
-            joined.append(op.source)
-        for other in joined:
+        joined = [source for ending in _last(op) if ending.ADDS for source in ending.maps_read()]
+        for other in (*joined, *(op.maps_read() if op.MEANS and index in moved else op.in_format())):
             low, high = sorted((root(index), root(other)))
             parent[high] = low
     return [root(index) for index in range(len(program.ops))]
@@ -229,8 +169,8 @@ def _families(program: Program) -> list[int]:
 
 def _moved(program: Program) -> set[int]:
     """Maps that an op moves as they are: a mean over all pixels, which may have bits of its own, has none then."""
-    found = {source for op in program.ops if isinstance(op, MOVERS) for source in op.maps_read()}
+    found = {source for op in program.ops if op.MOVES for source in op.maps_read()}
     for index, op in reversed(list(enumerate(program.ops))):
-        if index in found and isinstance(op, ops.GlobalAvgPool):
+        if index in found and op.MEANS:
             found.add(op.source)
     return found

@@ -16,11 +16,11 @@ import numpy as np
 
 from bcnn.integers.calibration import room
 from bcnn.integers.dequantize import reals
-from bcnn.integers.quantize import sums
 from bcnn.learning.features import SCALED, limits
 from bcnn.learning.fit import Decoder, Floats, Scale
 from bcnn.learning.rejection import GAIN, strangeness
-from bcnn.program.ops import AbsMean, Affine, Concat, FixedAbsMean, FixedConv, Linear, Op, Pointwise
+from bcnn.program.ops import AbsMean, Affine, Concat, FixedConv, Linear, Op, Pointwise
+from bcnn.program.ops.conversion import sums
 from bcnn.program.program import Program
 
 STRANGE = 4.0  # strangeness up to which none of these has a logit of its own; photos of something known have about 1
@@ -46,7 +46,7 @@ def put_on(reader: Program, head: Head, labels: tuple[str, ...], provenance: dic
     """The whole network: `reader` makes the features; `x` are scaled ones, for the range of the logits in integers."""
     last, whole = len(reader.ops), reader.numbers != "float32"
     names = [*reader.names, "decoder.scale"]
-    more: list[Op] = [(FixedAbsMean if whole else AbsMean)(last), Concat((last, last + 1))] if head.rejects else []
+    more: list[Op] = [AbsMean(last), Concat((last, last + 1))] if head.rejects else []
     names += ["decoder.strangeness", "decoder.read"] if head.rejects else []
     scaled, linear = (_fixed if whole else _real)(reader, head, last + len(more), x)
     return replace(

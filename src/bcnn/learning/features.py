@@ -14,7 +14,7 @@ import math
 from dataclasses import replace
 
 from bcnn.base.errors import UserError
-from bcnn.program.ops import Concat, FixedGlobalAvgPool, GlobalAvgPool, MaxPool, Op, Pointwise, Shift, Window
+from bcnn.program.ops import Concat, GlobalAvgPool, MaxPool, Op, Pointwise, Shift, Window
 from bcnn.program.program import Program
 from bcnn.program.resize import resized
 
@@ -46,10 +46,9 @@ def features(program: Program, height: int, width: int) -> Program:
     body = resized(body, height, width)
     ops: list[Op] = list(body.ops)
     names, pooled = list(body.names), []
-    mean = GlobalAvgPool if program.numbers == "float32" else FixedGlobalAvgPool
     shifts = _shifts(program, ends)
     for level, end in enumerate(ends):
-        for what, op in (("mean", mean(end)), ("max", MaxPool(end, Window(body.shapes[end][:2])))):
+        for what, op in (("mean", GlobalAvgPool(end)), ("max", MaxPool(end, Window(body.shapes[end][:2])))):
             ops.append(op)
             names.append(f"features.{level}.{what}")
             if shifts[level]:

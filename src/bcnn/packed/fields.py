@@ -29,6 +29,7 @@ from bcnn.base.errors import UserError, nearest
 from bcnn.packed.container import MAX_FILE
 from bcnn.program import ops
 from bcnn.program.bits import unpack_bits
+from bcnn.program.ops.base import Kind
 
 STREAMS = {"Floats": "f32", "Indices": "i32", "Shorts": "i16", "Words": "bits"}
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -79,7 +80,8 @@ def from_stream(stream: NDArray[np.uint8], rows: int, n: int) -> ops.Words:
 class Writer:
     """The streams so far, and a digest for each op."""
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: str) -> None:
+        self.numbers = numbers  # of the program
         self.streams: dict[str, list[bytes]] = {name: [] for name in DTYPES}
         self.digests: list[bytes] = []
         self._own: list[bytes] = []  # of the op at work
@@ -97,7 +99,7 @@ class Writer:
             if isinstance(value, np.ndarray) or value != field.default:
                 break
             values.pop()
-        return [type(part).__name__, *values] if hasattr(part, "KINDS") else values
+        return [part.kind(self.numbers), *values] if isinstance(part, Kind) else values
 
     def _value(self, kind: str, value: Any) -> Any:
         if isinstance(value, np.ndarray):
@@ -153,6 +155,7 @@ class Reader:
     def __init__(self, streams: dict[str, NDArray[Any]]) -> None:
         self.streams = {name: streams.get(name, np.empty(0, dtype)) for name, dtype in DTYPES.items()}
         self.taken = dict.fromkeys(DTYPES, 0)
+        self.numbers = ""  # of the program, which its first op says
         self.words = 0  # bytes of bits as words: a row of one bit takes 32 times as much
         self._own: list[memoryview] = []
         self._tail = ""
@@ -160,6 +163,7 @@ class Reader:
     def op(self, plain: Any, where: str, hashed: bytes) -> ops.Op:
         self._own, self._tail = [], ""
         made: ops.Op = self._part(ops.Op, plain, where)
+        self.numbers = self.numbers or made.NUMBERS
         if digest(*self._own) != hashed:
             raise UserError(f"{where} does not match its hash: the file is damaged; copy or pack it again")
         if self._tail:
@@ -181,6 +185,10 @@ class Reader:
                 hint = nearest(str(kind)[:80], cls.KINDS)
                 raise UserError(f"{where} is {shown(kind, 80)}, which this build does not know; {hint}")
             cls = cls.KINDS[kind]
+            if self.numbers and kind != cls.kind(self.numbers):
+                raise UserError(
+                    f"{where} is a {kind}; in a program of {self.numbers} maps that is a {cls.kind(self.numbers)}"
+                )
         fields = dataclasses.fields(cls)
         if len(plain) > len(fields):
             raise UserError(f"{where}: {cls.__name__} has {len(fields)} fields, not {len(plain)}")

@@ -70,7 +70,7 @@ def save(program: Program, path: str | Path, test_seeds: tuple[int, ...] = (0, 1
     names, labels = (
         _words(list(words), what) for words, what in ((program.names, "names"), (program.labels, "labels"))
     )
-    writer = Writer()
+    writer = Writer(program.numbers)
     text = {
         "ops": [writer.op(op) for op in program.ops],
         "names": names,

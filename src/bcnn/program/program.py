@@ -17,8 +17,6 @@ from typing import Any
 from bcnn.base.errors import UserError
 from bcnn.program.counts import Counts
 from bcnn.program.ops.base import MAX_CHANNELS, MAX_MAP, MAX_SIDE, Op, Shape, whole
-from bcnn.program.ops.fixed_real import FixedInput
-from bcnn.program.ops.real import Input
 
 
 class TooLargeError(UserError):
@@ -76,8 +74,7 @@ class Program:
         """Of every map of an integer program, the fractional bits: value / 2^f is the real number it stands for."""
         made: list[int] = []
         for op in self.ops:
-            own = getattr(op, "fraction", None)
-            made.append(made[next(op.maps_read())] + getattr(op, "up", 0) if own is None else own)
+            made.append(made[next(op.maps_read())] + op.up if op.fraction is None else op.fraction)
         return tuple(made)
 
     def counts(self) -> tuple[Counts, ...]:
@@ -85,15 +82,15 @@ class Program:
         return tuple(op.counts(self.shapes) for op in self.ops)
 
 
-MOST_FRACTION = 64  # bits: far beyond those of any format, and 2^-f is an ordinary number
+MAX_FRACTION = 64  # bits: far beyond those of any format, and 2^-f is an ordinary number
 
 
 def map_shape(op: Op, name: str, shapes: Sequence[Shape]) -> Shape:
     """The shape of the map that an op makes after maps of `shapes`; one that does not fit is a `UserError` that names it."""
     try:
         h, w, c = shape = op.shape(shapes)
-        if getattr(op, "fraction", None) is not None:
-            whole("fraction", getattr(op, "fraction", None), -MOST_FRACTION, MOST_FRACTION)
+        if op.fraction is not None:
+            whole("fraction", op.fraction, -MAX_FRACTION, MAX_FRACTION)
         if not (0 < h <= MAX_SIDE and 0 < w <= MAX_SIDE and 0 < c <= MAX_CHANNELS and h * w * c <= MAX_MAP):
             raise UserError(f"its map of {h} x {w} x {c} is empty or too large")
     except UserError as error:
@@ -102,17 +99,17 @@ def map_shape(op: Op, name: str, shapes: Sequence[Shape]) -> Shape:
 
 
 def _shapes(program: Program) -> tuple[Shape, ...]:
-    if not program.ops or not isinstance(program.ops[0], (Input, FixedInput)):
+    if not program.ops or not program.ops[0].READS_IMAGE:
         raise UserError("a program must begin with an Input op")
     if len(program.names) != len(program.ops):
         raise UserError(f"program has {len(program.ops)} ops but {len(program.names)} names")
     at_most("ops", len(program.ops), program.limits.ops)
     shapes: list[Shape] = []
     for op, name in zip(program.ops, program.names, strict=True):
-        for part in (op, *getattr(op, "after", ())):
-            if part.NUMBERS not in ("any", program.numbers):
+        for part in (op, *op.after):
+            if part.numbers not in ("any", program.numbers):
                 raise UserError(
-                    f"op {len(shapes)} ({name!r}): {type(part).__name__} works on {part.NUMBERS}, the program on {program.numbers}"
+                    f"op {len(shapes)} ({name!r}): {type(part).__name__} works on {part.numbers}, the program on {program.numbers}"
                 )
         shapes.append(map_shape(op, name, shapes))
     if not isinstance(program.crop, float) or not SMALLEST_CROP <= program.crop <= 1:
@@ -129,7 +126,7 @@ def _shapes(program: Program) -> tuple[Shape, ...]:
 
 def _affordable(program: Program) -> None:
     """A file of a few bytes can ask for hours or terabytes: that is refused here, before anything is planned or run."""
-    parts = sum(len(getattr(op, "after", ())) + len(getattr(op, "branches", ())) for op in program.ops)
+    parts = sum(len(op.after) + len(op.branches) for op in program.ops)
     at_most("branches and endings", parts, program.limits.parts)
     value_bytes = 4 if program.numbers == "float32" else 2
     at_most("bytes of maps", value_bytes * sum(h * w * c for h, w, c in program.shapes), program.limits.map_bytes)

@@ -7,12 +7,10 @@ connected layer over pixels), which is refused by name where it no longer fits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from bcnn.base.errors import UserError
-from bcnn.program.ops import AvgPool, FixedAvgPool, FixedInput, Input, MaxPool, Op, Window
-from bcnn.program.ops.base import Shape
+from bcnn.program.ops import Op, Shape
 from bcnn.program.program import Program, map_shape
 
 
@@ -23,7 +21,7 @@ def resized(program: Program, height: int, width: int) -> Program:
     shapes: list[Shape] = []
     ops: list[Op] = []
     for op, name in zip(program.ops, program.names, strict=True):
-        made = _resized(op, height, width, program.shapes, shapes)
+        made = op.resized((height, width), program.shapes, shapes)
         try:
             shapes.append(map_shape(made, name, shapes))
         except UserError as error:
@@ -37,20 +35,3 @@ def resized(program: Program, height: int, width: int) -> Program:
             f"this network cannot read images of {height} x {width}: it would end in a map of {shapes[-1]}, not {program.shapes[-1]}"
         )
     return replace(program, ops=tuple(ops))
-
-
-def _resized(op: Op, height: int, width: int, before: Sequence[Shape], now: Sequence[Shape]) -> Op:
-    if isinstance(op, Input | FixedInput):
-        return replace(op, height=height, width=width)
-    if isinstance(op, AvgPool | FixedAvgPool | MaxPool) and whole_map(op.window, before[op.source]):
-        return replace(op, window=Window(now[op.source][:2]))
-    return op
-
-
-def whole_map(window: Window, shape: Shape) -> bool:
-    """Whether a pool is meant to read all of a map at once, and not to halve one that happens to be small.
-
-    With stride 1 it is. Torch's default stride is the kernel itself: there it is from four pixels on, since networks halve or third.
-    """
-    covers = window.kernel == shape[:2] and window.padding == (0, 0, 0, 0) and window.dilation == (1, 1)
-    return covers and shape[:2] != (1, 1) and (window.stride == (1, 1) or min(window.kernel) >= 4)

@@ -97,7 +97,7 @@ const ENDINGS = {
       throw new UserError(`is gated by map ${source}, ${gate}, which does not spread over ${shape}`);
   },
   Affine({ scale, offset }, shape) {
-    if (!scale && !offset) throw new UserError("an Affine has neither scale nor offset");
+    if (!scale && !offset) throw new UserError("has neither scale nor offset");
     if (scale) finite("scale", scale, [shape[2]]);
     if (offset) finite("offset", offset, [shape[2]]);
   },
@@ -216,7 +216,8 @@ const RULES = {
   },
   AvgPool: pooled,
   MaxPool: pooled,
-  GlobalAvgPool({ source }, shapes, work) {
+  GlobalAvgPool({ source, up }, shapes, work) {
+    if (up) throw new UserError("a mean of floats has no fractional bits");
     const shape = sourceShape(source, shapes);
     work(product(shape));
     return [1, 1, shape[2]];

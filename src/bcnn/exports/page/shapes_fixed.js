@@ -120,7 +120,7 @@ Object.assign(RULES, {
   FixedAvgPool: pooled,
   FixedGlobalAvgPool({ source, up }, shapes, work) {
     upBits(up);
-    return RULES.GlobalAvgPool({ source }, shapes, work);
+    return RULES.GlobalAvgPool({ source, up: 0 }, shapes, work);
   },
   FixedChannelAvg: RULES.ChannelAvg,
   FixedAbsMean: RULES.AbsMean,

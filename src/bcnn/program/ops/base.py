@@ -1,6 +1,6 @@
 """What every op of a program has: fields, a shape rule, its meaning in NumPy, its counts. No torch.
 
-An op is one frozen dataclass. File format, native binding, comparison, exports and reports know no op by name: they walk over the
+An op is one frozen dataclass; `run` is its definition, for float32 maps, int16 ones or both. File format, native binding, comparison, exports and reports know no op by name: they walk over the
 fields, whose types are the few listed in `FIELDS`. A new op is a class in this folder and a file in `native/ops`.
 
 Maps are float32, H,W,C (one image). Every real operation is one float32 rounding, in the order that `run` states. So sums are
@@ -11,13 +11,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bcnn.base.errors import UserError
 from bcnn.program.counts import Counts
+
+if TYPE_CHECKING:
+    from bcnn.program.ops.conversion import ToIntegers, ToReals
+    from bcnn.program.ops.endings import Ending
+    from bcnn.program.ops.window import Window
 
 Floats = NDArray[np.float32]
 Words = NDArray[np.uint32]
@@ -65,14 +70,55 @@ class Part:
                         yield from part.arrays()
 
 
-class Op(Part):
-    """One op. `KINDS` has every class by its name."""
+class Kind(Part):
+    """A part that a file calls by the name of its class: an op, or an ending. `KINDS` has every class by its names."""
 
-    KINDS: ClassVar[dict[str, type[Op]]] = {}
+    KINDS: ClassVar[dict[str, type[Any]]]
     NUMBERS: ClassVar[str] = "float32"  # of the maps it reads and makes: float32, int16, or any
+    INTEGER_NAME: ClassVar[str] = ""  # in files of integer programs, if it is not the name of the class
 
     def __init_subclass__(cls) -> None:
-        Op.KINDS[cls.__name__] = cls
+        if "KINDS" not in vars(cls) and not cls.__name__.startswith("_"):
+            cls.KINDS |= {name: cls for name in (cls.__name__, cls.INTEGER_NAME) if name}
+
+    @classmethod
+    def kind(cls, numbers: str) -> str:
+        """Its name in the file of a program in such numbers."""
+        return (cls.INTEGER_NAME if numbers == "int16" else "") or cls.__name__
+
+    @classmethod
+    def kinds(cls, numbers: str) -> dict[str, type[Any]]:
+        """Those that a program in such numbers may have, by their names in its file."""
+        return {known.kind(numbers): known for known in cls.KINDS.values() if known.NUMBERS in ("any", numbers)}
+
+    @property
+    def numbers(self) -> str:
+        """`NUMBERS`, unless its fields say more."""
+        return self.NUMBERS
+
+
+class Op(Kind):
+    """One op. What most ops have not stands here with the value that says so."""
+
+    KINDS: ClassVar[dict[str, type[Op]]] = {}
+    READS_IMAGE: ClassVar[bool] = False
+    MOVES: ClassVar[bool] = False  # values, or averages them: its map has the format of those it reads
+    MEANS: ClassVar[bool] = False  # over all pixels: its map may have more fractional bits than what it reads, see `up`
+    WEIGHS: ClassVar[bool] = False  # what it reads by parameters, which make up for any format
+
+    source: Map
+    after: tuple[Ending, ...] = ()
+    branches: tuple[Part, ...] = ()
+    window: Window | None = None
+    fraction: int | None = (
+        None  # fractional bits of its map in an integer program; none: `up` more than what it reads has
+    )
+    up: int = 0
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether it is a real convolution of one filter a channel."""
+        return False
 
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """Of the map it makes after maps of `shapes`; fields that do not fit are a `UserError`."""
@@ -83,12 +129,41 @@ class Op(Part):
         raise NotImplementedError
 
     def counts(self, shapes: Sequence[Shape]) -> Counts:
-        """What it holds and does for one image; `shapes` are those of the maps before it, and may go on."""
-        raise NotImplementedError
+        """What it holds and does for one image; `shapes` are those of the maps before it, and may go on. Most hold nothing."""
+        return Counts()
 
     def absolute(self, more: Floats) -> Op:
         """The op that makes, of the magnitudes of maps, those of all that is added up: `compare` bounds rounding by it. `more`
         has what its offsets are differences of, per channel."""
+        return self
+
+    def resized(self, size: tuple[int, int], before: Sequence[Shape], now: Sequence[Shape]) -> Op:
+        """For images of another `size`; maps had the shapes `before`, and those it reads have `now`."""
+        return self
+
+    # --- integers -------------------------------------------------------------------------------------------------
+
+    def in_format(self) -> tuple[Map, ...]:
+        """The maps it reads whose format is that of its own."""
+        return tuple(self.maps_read()) if self.MOVES else ()
+
+    def sums_wide(self, shape: Shape) -> bool:
+        """Whether it becomes sums of 32 bits, though it is none: values between its endings may be large then."""
+        return False
+
+    def to_integers(self, at: ToIntegers) -> Op:
+        """The op of an integer program; what cannot be said in 16 bits is a `UserError`."""
+        if self.NUMBERS != "any":
+            raise UserError(f"{type(self).__name__} has no integer form")
+        assert all(at.of(source) == at.made for source in self.maps_read())
+        return self
+
+    def to_reals(self, at: ToReals) -> Op:
+        """The op of a float program, of the same parameters."""
+        if self.NUMBERS != "any":
+            raise UserError(f"{type(self).__name__} has no form in real numbers")
+        if any(at.of(source) != at.made for source in self.maps_read()):
+            raise UserError("it joins maps of different fractional bits")
         return self
 
 
@@ -134,3 +209,19 @@ def source_shape(source: Any, shapes: Sequence[Shape], what: str = "source") -> 
 def reads_channels(reads: Any, channels: int) -> int:
     """Replication is said: an op reads K >= C channels of a map that has C."""
     return whole("reads", reads, channels, MAX_CHANNELS)
+
+
+def grouped(groups: Any, read: int, made: int) -> int:
+    """Groups that divide the channels read and those made."""
+    if read % whole("groups", groups, 1, MAX_CHANNELS) or made % groups:
+        raise UserError(f"its {groups} groups divide neither or only one of {read} channels read and {made} made")
+    made_groups: int = groups
+    return made_groups
+
+
+def has_pixels(value: Any) -> Shape:
+    """The shape of a parameter that is a map."""
+    if not isinstance(value, np.ndarray) or value.ndim != 3:
+        raise UserError("value must be a map H,W,C")
+    h, w, c = value.shape
+    return h, w, c

@@ -1,5 +1,7 @@
 """The binary convolution: signs of a map against signs of weights, in integers, then one scale and offset. No torch.
 
+That of integer programs ends in the arithmetic of `arithmetic`.
+
 Legend: H x W map size, C channels of the map read, K channels after replication (K = RC), O channels made, T taps of the window,
 G groups. Bits: 1 stands for +1, 0 for -1; channel c is bit c % 32 of word c // 32, tail bits are zero.
 """
@@ -7,7 +9,7 @@ G groups. Bits: 1 stands for +1, 0 for -1; channel c is bit c % 32 of word c // 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,27 +18,31 @@ from numpy.typing import NDArray
 from bcnn.base.errors import UserError
 from bcnn.program.bits import unpack_bits
 from bcnn.program.counts import Counts
+from bcnn.program.ops.arithmetic import HIGH, plus, product, real, shorts, up
 from bcnn.program.ops.base import (
-    MAX_CHANNELS,
     Floats,
     Map,
     Op,
     Part,
     Shape,
+    Shorts,
     Words,
     array,
     floats,
+    grouped,
     reads_channels,
     replicated,
     source_shape,
     vector,
     whole,
 )
+from bcnn.program.ops.conversion import ToIntegers, ToReals, shift
 from bcnn.program.ops.endings import Ending, absolute_endings, check_endings, count_endings, finish
-from bcnn.program.ops.window import ONE_PIXEL, Window, pixels
+from bcnn.program.ops.window import ONE_PIXEL, Window, pixels, values
 
 MAX_BITS = (1 << 16) - 1  # of one dot: counts are 16-bit numbers in some kernels
 MAX_BRANCHES = 1024
+SIGN_UP = 7  # bits by which dots of up to 255 signs are shifted: what kernels do with one instruction
 
 
 def words(channels: int) -> int:
@@ -44,11 +50,14 @@ def words(channels: int) -> int:
     return -(-channels // 32)
 
 
-class Dots:
+class _Dots(Op):
     """What binary convolutions share, whatever follows their dots: fields that say which signs meet, the dots, the counts."""
+
+    WEIGHS = True
 
     source: Map
     reads: int  # K: channel k of the source is read as k mod C
+    branches: tuple[Any, ...]
     window: Window
     groups: int
     after: tuple[Ending, ...]
@@ -58,18 +67,17 @@ class Dots:
         """N: of one dot."""
         return self.window.taps * (self.reads // self.groups)
 
-    def dots_shape(self, branches: Sequence[Any], made: int, shapes: Sequence[Shape]) -> Shape:
-        """Of the map of dots; fields that do not fit are a `UserError`."""
+    def shape(self, shapes: Sequence[Shape]) -> Shape:
         h, w, c = source_shape(self.source, shapes)
-        k, o = reads_channels(self.reads, c), made
-        groups = whole("groups", self.groups, 1, MAX_CHANNELS)
-        if k % groups or o % groups:
-            raise UserError(f"its {groups} groups divide neither or only one of {k} channels read and {o} made")
+        if not isinstance(self.branches, tuple) or not 1 <= len(self.branches) <= MAX_BRANCHES:
+            raise UserError(f"has {len(self.branches)} branches; between 1 and {MAX_BRANCHES} are allowed")
+        k, o = reads_channels(self.reads, c), vector("scale", self.branches[0].scale)
+        groups = grouped(self.groups, k, o)
         height, width = self.window.size(h, w)
         if self.bits > MAX_BITS:
             raise UserError(f"sums {self.bits} signs; a count holds at most {MAX_BITS}")
         inner = k // groups
-        for p, branch in enumerate(branches):
+        for p, branch in enumerate(self.branches):
             array(f"branch {p}: weight", branch.weight, np.uint32, (o, self.window.taps, words(inner)))
             _no_tail(f"branch {p}: weight", branch.weight, inner)
             if branch.pad is not None:
@@ -77,7 +85,12 @@ class Dots:
                 _no_tail(f"branch {p}: pad", branch.pad, k)
             for part, size in zip(branch.shift, (h, w), strict=True):
                 whole(f"branch {p}: shift", part, -size, size)
-        return height, width, o
+            self.check(f"branch {p}: ", branch, o)
+        return check_endings(self.after, (height, width, o), shapes)
+
+    def check(self, what: str, branch: Any, made: int) -> None:
+        """What follows the dots of a branch."""
+        raise NotImplementedError
 
     def dots(self, ones: NDArray[np.bool_], branch: Any) -> Floats:
         """Sums of sign * sign, H',W',O: exact, as all of them are far below 2^24. `ones`: where the sign of a value is +1."""
@@ -104,9 +117,9 @@ class Dots:
             parts.append(dot)
         return np.concatenate(parts, axis=-1).reshape(height, width, -1)
 
-    def dots_counts(self, branches: int, shape: Shape, shapes: Sequence[Shape]) -> Counts:
-        made = pixels(shape) * shape[2]
-        p, read = branches, pixels(shapes[self.source]) * self.reads
+    def counts(self, shapes: Sequence[Shape]) -> Counts:
+        shape = self.shape(shapes)
+        made, p, read = values(shape), len(self.branches), pixels(shapes[self.source]) * self.reads
         own = Counts(
             binary_params=p * shape[2] * self.bits,
             real_params=p * (self.reads + 2 * shape[2]),
@@ -116,11 +129,6 @@ class Dots:
             signs=p * read,
         )
         return own + count_endings(self.after, shape)
-
-
-def check_branches(branches: Any) -> None:
-    if not isinstance(branches, tuple) or not 1 <= len(branches) <= MAX_BRANCHES:
-        raise UserError(f"has {len(branches)} branches; between 1 and {MAX_BRANCHES} are allowed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +154,7 @@ class Branch(Part):
 
 
 @dataclass(frozen=True, eq=False)
-class BinaryConv(Dots, Op):
+class BinaryConv(_Dots):
     """v = (n_0 * scale_0 + offset_0) + (n_1 * scale_1 + offset_1) + ... over the branches, left to right; then the endings.
 
     A convolution module (Fig. 4) is one with an `Add` of its own source first in `after`. A fully connected layer is one whose
@@ -155,20 +163,15 @@ class BinaryConv(Dots, Op):
 
     source: Map
     reads: int  # K: channel k of the source is read as k mod C
-    branches: tuple[Branch, ...]
+    branches: tuple[Branch, ...] = field()
     window: Window = ONE_PIXEL
     groups: int = 1
     after: tuple[Ending, ...] = ()
 
-    def shape(self, shapes: Sequence[Shape]) -> Shape:
-        check_branches(self.branches)
-        o = vector("scale", self.branches[0].scale)
-        shape = self.dots_shape(self.branches, o, shapes)
-        for p, branch in enumerate(self.branches):
-            floats(f"branch {p}: threshold", branch.threshold, (self.reads,))
-            floats(f"branch {p}: scale", branch.scale, (o,))
-            floats(f"branch {p}: offset", branch.offset, (o,))
-        return check_endings(self.after, shape, shapes)
+    def check(self, what: str, branch: Branch, made: int) -> None:
+        floats(f"{what}threshold", branch.threshold, (self.reads,))
+        floats(f"{what}scale", branch.scale, (made,))
+        floats(f"{what}offset", branch.offset, (made,))
 
     def run(self, maps: Sequence[Floats]) -> Floats:
         x = replicated(maps[self.source], self.reads)
@@ -182,9 +185,6 @@ class BinaryConv(Dots, Op):
         """n = (N - dot) / 2, H',W',O."""
         return (np.float32(self.bits) - self.dots(x >= branch.threshold, branch)) * np.float32(0.5)
 
-    def counts(self, shapes: Sequence[Shape]) -> Counts:
-        return self.dots_counts(len(self.branches), self.shape(shapes), shapes)
-
     def absolute(self, more: Floats) -> Op:
         size = np.zeros(1, np.float32) + more
         for branch in self.branches:  # |dot| <= N, and |scale| is 2 |s|
@@ -192,6 +192,87 @@ class BinaryConv(Dots, Op):
         first = self.branches[0]  # whose dots times zero are all that is left of them
         one = replace(first, scale=first.scale * 0, offset=size.astype(np.float32))
         return replace(self, branches=(one,), after=absolute_endings(self.after))
+
+    def to_integers(self, at: ToIntegers) -> Op:
+        n = self.bits
+        most = min(SIGN_UP, int(np.floor(np.log2(HIGH / n))))
+        slopes = [branch.scale.astype(np.float64) / -2 for branch in self.branches]  # per unit of the dot
+        offsets = [b.offset.astype(np.float64) + b.scale.astype(np.float64) * n / 2 for b in self.branches]
+        largest = max(float(np.abs(values).max()) for values in slopes) * 2.0 ** (15 - most)
+        largest = max(largest, max(float(np.abs(values).max()) for values in offsets))
+        f = min(at.f, int(np.floor(np.log2(HIGH / largest))) if largest > 0 else at.f)
+        branches = []
+        for branch, slope, offset in zip(self.branches, slopes, offsets, strict=True):
+            above = at.above(branch.threshold, at.of(self.source))
+            scale = at.shorts("scale", slope, f + 15 - most)
+            own = at.shorts("offset", offset, f)
+            branches.append(FixedBranch(above, branch.weight, scale, own, most, branch.pad, branch.shift))
+        after = at.endings(self.after)
+        if f != at.f:
+            after = (shift(at.f - f), *after)
+        return FixedBinaryConv(self.source, self.reads, tuple(branches), self.window, self.groups, after, at.made)
+
+
+@dataclass(frozen=True, eq=False)
+class FixedBranch(Part):
+    """One residual of a convolution module: R(dot << up, scale) (+) offset, where
+
+    1. a bit is 1 where x > above: above = ceil(threshold * 2^f) - 1.
+    2. dot is the sum of sign * sign, from -N to N; a tap outside the map contributes nothing, or is a pixel of `pad` bits.
+    3. N << up is at most 2^15 - 1, and scale = s * 2^(f + 15 - up) for batch norm's s (and f of the map made).
+    """
+
+    above: Shorts  # [K]; may be -32768: any bit but that of the least value is 1
+    weight: Words  # [O, T, words(K / G)]
+    scale: Shorts  # [O]
+    offset: Shorts  # [O]
+    up: int
+    pad: Words | None = None  # [words(K)]
+    shift: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class FixedBinaryConv(_Dots):
+    """v = branch 0 (+) branch 1 (+) ..., left to right; then the endings."""
+
+    NUMBERS = "int16"
+
+    source: Map
+    reads: int
+    branches: tuple[FixedBranch, ...] = field()
+    window: Window = ONE_PIXEL
+    groups: int = 1
+    after: tuple[Ending, ...] = ()
+    fraction: int = 8  # f of the map made, for those who read it as real numbers
+
+    def check(self, what: str, branch: FixedBranch, made: int) -> None:
+        array(f"{what}above", branch.above, np.int16, (self.reads,))
+        shorts(f"{what}scale", branch.scale, (made,))
+        shorts(f"{what}offset", branch.offset, (made,))
+        if self.bits << up(f"{what}up", branch.up) > HIGH:
+            raise UserError(f"{what}a dot of {self.bits} signs, shifted by {branch.up}, is more than 16 bits")
+
+    def run(self, maps: Sequence[Shorts]) -> Shorts:
+        x = replicated(maps[self.source], self.reads)
+        v, *others = (self.term(x, branch) for branch in self.branches)
+        for term in others:
+            v = plus(v, term)
+        return finish(v, self.after, maps)
+
+    def term(self, x: Shorts, branch: FixedBranch) -> Shorts:
+        dots = self.dots(x > branch.above, branch).astype(np.int16)
+        return plus(product(dots << np.int16(branch.up), branch.scale), branch.offset)
+
+    def to_reals(self, at: ToReals) -> Op:
+        f, after = at.endings(self.after)
+        branches = []
+        for branch in self.branches:
+            s = np.ldexp(branch.scale.astype(np.float64), branch.up - 15 - f)  # per unit of the dot
+            offset = (np.ldexp(branch.offset.astype(np.float64), -f) + s * self.bits).astype(np.float32)
+            threshold = real(branch.above.astype(np.int64) + 1, at.of(self.source))
+            scale = (-2 * s).astype(np.float32)
+            branches.append(Branch(threshold, branch.weight, scale, offset, branch.pad, branch.shift))
+        return BinaryConv(self.source, self.reads, tuple(branches), self.window, self.groups, after)
 
 
 def _no_tail(what: str, bits: Words, channels: int) -> None:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bcnn.base.errors import UserError
-from bcnn.program.counts import Counts
-from bcnn.program.ops.base import MAX_SIDE, Floats, Indices, Map, Op, Shape, array, source_shape, vector, whole
+from bcnn.program.ops.base import MAX_SIDE, Indices, Map, Op, Shape, Values, array, source_shape, vector, whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,6 +16,7 @@ class Concat(Op):
     """Maps of one height and width, their channels behind each other."""
 
     NUMBERS = "any"
+    MOVES = True
 
     sources: tuple[Map, ...]
 
@@ -28,11 +28,8 @@ class Concat(Op):
             raise UserError(f"joins maps of different sizes: {', '.join(map(str, read))}")
         return *read[0][:2], sum(shape[2] for shape in read)
 
-    def run(self, maps: Sequence[Floats]) -> Floats:
+    def run(self, maps: Sequence[Values]) -> Values:
         return np.concatenate([maps[source] for source in self.sources], axis=-1)
-
-    def counts(self, shapes: Sequence[Shape]) -> Counts:
-        return Counts()
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +37,7 @@ class Select(Op):
     """Channel o is channel index[o] of the source: a slice, a shuffle, any order."""
 
     NUMBERS = "any"
+    MOVES = True
 
     source: Map
     index: Indices  # [O]
@@ -52,11 +50,8 @@ class Select(Op):
             raise UserError(f"index names channels outside the {c} of its source")
         return h, w, o
 
-    def run(self, maps: Sequence[Floats]) -> Floats:
+    def run(self, maps: Sequence[Values]) -> Values:
         return np.ascontiguousarray(maps[self.source][..., self.index])
-
-    def counts(self, shapes: Sequence[Shape]) -> Counts:
-        return Counts()
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +59,7 @@ class Upsample(Op):
     """Nearest: pixel (y, x) is pixel (y // factor[0], x // factor[1]) of the source."""
 
     NUMBERS = "any"
+    MOVES = True
 
     source: Map
     factor: tuple[int, int]
@@ -74,8 +70,5 @@ class Upsample(Op):
             whole("factor", value, 1, MAX_SIDE)
         return h * self.factor[0], w * self.factor[1], c
 
-    def run(self, maps: Sequence[Floats]) -> Floats:
+    def run(self, maps: Sequence[Values]) -> Values:
         return maps[self.source].repeat(self.factor[0], axis=0).repeat(self.factor[1], axis=1)
-
-    def counts(self, shapes: Sequence[Shape]) -> Counts:
-        return Counts()

@@ -1,30 +1,51 @@
 """What follows the sums of an op, value by value: an ordered list of endings, `after`. No torch.
 
 v is the H,W,O map so far. A kernel may do the first of them in registers, and loops over the rest; each is one rounding an
-operation, so both give the same bits.
+operation, so both give the same bits. Those of integer programs work on 16-bit numbers, see `arithmetic`. Here are sums with other
+maps, products with them and with parameters, limits and shifts; curves have their own file, `curves`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from bcnn.base.errors import UserError
 from bcnn.program.counts import Counts
-from bcnn.program.ops.base import Floats, Map, Part, Shape, Values, floats, replicated, source_shape, whole
+from bcnn.program.ops.arithmetic import (
+    HIGH,
+    LOW,
+    MAX_DOWN,
+    MAX_UP,
+    Wide,
+    down,
+    down_by,
+    plus,
+    real,
+    saturated,
+    shifted,
+    shorts,
+    up,
+)
+from bcnn.program.ops.base import Floats, Kind, Map, Shape, Shorts, Values, floats, replicated, source_shape, whole
+from bcnn.program.ops.window import pixels, values
+
+if TYPE_CHECKING:
+    from bcnn.program.ops.conversion import ToIntegers, ToReals
 
 
-class Ending(Part):
-    """One step. `KINDS` has every class by its name."""
+class Ending(Kind):
+    """One step. What few endings do stands here with the value that says no."""
 
     KINDS: ClassVar[dict[str, type[Ending]]] = {}
-    NUMBERS: ClassVar[str] = "float32"  # see Op.NUMBERS
-
-    def __init_subclass__(cls) -> None:
-        Ending.KINDS[cls.__name__] = cls
+    ADDS: ClassVar[bool] = False  # a map to v, which has the format of it
+    SCALES: ClassVar[bool] = False  # v, so that what it makes may have another format than what it reads
+    RESTARTS: ClassVar[bool] = False  # values from 0 to 1, whatever it reads, which have a format of their own
+    BENDS: ClassVar[bool] = False  # negative values, by factors that may be large
+    least: int = LOW  # of an integer program: what is less is limited before, which the map may hide
 
     def check(self, shape: Shape, shapes: Sequence[Shape]) -> None:
         """Whether it fits a map of `shape`, after maps of `shapes`; a `UserError` if not."""
@@ -33,16 +54,48 @@ class Ending(Part):
         raise NotImplementedError
 
     def counts(self, shape: Shape) -> Counts:
-        raise NotImplementedError
+        """Most compare each value with something."""
+        return Counts(prelus=values(shape))
 
     def absolute(self) -> Ending | None:
         """What it does to magnitudes, see `Op.absolute`; none: it leaves them, or makes them smaller."""
         return self
 
+    # --- integers -------------------------------------------------------------------------------------------------
+
+    def largest(self, v: Floats) -> float:
+        """Magnitude of v and of what it makes on the way."""
+        return float(np.abs(v).max())
+
+    def reach(self, most: Wide) -> Wide:
+        """What the values that it makes can reach, of those up to `most`."""
+        return most
+
+    def to_integers(self, at: ToIntegers, f: int, bent: float) -> Sequence[Ending]:
+        """What does the same to values of `f` fractional bits; `bent` is what `Formats` says of it."""
+        if self.NUMBERS != "any":
+            raise UserError(f"{type(self).__name__} has no integer form")
+        return (self,)
+
+    def before(self, made: int) -> int:
+        """Fractional bits of what it reads, if what it makes has so many."""
+        return made
+
+    def to_reals(self, at: ToReals, f: int) -> Sequence[Ending]:
+        """What does the same to the real numbers that values of `f` fractional bits stand for."""
+        if self.NUMBERS != "any":
+            raise UserError(f"{type(self).__name__} has no form in real numbers")
+        return (self,)
+
+
+# --- other maps -------------------------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True, eq=False)
 class Add(Ending):
     """v[first : first + reads] += map: the whole, a replicated map (channel k mod C), or one added to the last channels only."""
+
+    ADDS = True
 
     source: Map
     reads: int  # channels added
@@ -64,7 +117,45 @@ class Add(Ending):
         return out
 
     def counts(self, shape: Shape) -> Counts:
-        return Counts(adds=shape[0] * shape[1] * self.reads)
+        return Counts(adds=pixels(shape) * self.reads)
+
+    def to_integers(self, at: ToIntegers, f: int, bent: float) -> Sequence[Ending]:
+        up = f - at.of(self.source)
+        if abs(up) > MAX_UP:
+            size = "smaller" if up > 0 else "larger"
+            raise UserError(f"it adds map {self.source}, whose values are 2^{abs(up)} times {size}")
+        return (FixedAdd(self.source, self.reads, self.first, up),)
+
+
+@dataclass(frozen=True, eq=False)
+class FixedAdd(Ending):
+    """v[first : first + reads] (+)= map * 2^up: the whole, a replicated map (channel k mod C), or one added to some channels only."""
+
+    NUMBERS = "int16"
+
+    source: Map
+    reads: int  # channels added
+    first: int = 0  # the channel of v where they begin
+    up: int = 0  # may be negative
+
+    def check(self, shape: Shape, shapes: Sequence[Shape]) -> None:
+        Add(self.source, self.reads, self.first).check(shape, shapes)
+        up("up", self.up, -MAX_UP)
+
+    def apply(self, v: Shorts, maps: Sequence[Shorts]) -> Shorts:
+        other = shifted(replicated(maps[self.source], self.reads), self.up)
+        out = v.copy()
+        part = slice(self.first, self.first + self.reads)
+        out[..., part] = plus(v[..., part], other)
+        return out
+
+    def counts(self, shape: Shape) -> Counts:
+        return Counts(adds=pixels(shape) * self.reads)
+
+    def to_reals(self, at: ToReals, f: int) -> Sequence[Ending]:
+        if at.of(self.source) + self.up != f:
+            raise UserError(f"it adds map {self.source} in another unit than its own")
+        return (Add(self.source, self.reads, self.first),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,150 +173,172 @@ class Gate(Ending):
         return v * maps[self.source]
 
     def counts(self, shape: Shape) -> Counts:
-        return Counts(mults=shape[0] * shape[1] * shape[2])
+        return Counts(mults=values(shape))
+
+    def to_integers(self, at: ToIntegers, f: int, bent: float) -> Sequence[Ending]:
+        if at.of(self.source) < 0:
+            raise UserError(f"it multiplies by map {self.source}, whose values are too large for a gate")
+        return (FixedGate(self.source, at.of(self.source)),)
 
 
 @dataclass(frozen=True, eq=False)
-class Affine(Ending):
+class FixedGate(Ending):
+    """v * map >> down, rounded and saturated; the map has v's height or 1, width or 1, and channels or 1."""
+
+    NUMBERS = "int16"
+
+    source: Map
+    down: int
+
+    def check(self, shape: Shape, shapes: Sequence[Shape]) -> None:
+        Gate(self.source).check(shape, shapes)
+        down("down", self.down)
+
+    def apply(self, v: Shorts, maps: Sequence[Shorts]) -> Shorts:
+        return saturated(down_by(v.astype(np.int64) * maps[self.source], self.down))
+
+    def counts(self, shape: Shape) -> Counts:
+        return Counts(mults=values(shape))
+
+    def to_reals(self, at: ToReals, f: int) -> Sequence[Ending]:
+        if at.of(self.source) != self.down:
+            raise UserError(f"it multiplies by map {self.source} in another unit than its own")
+        return (Gate(self.source),)
+
+
+# --- parameters -------------------------------------------------------------------------------------------------------
+
+
+class _PerChannel:
+    """What both forms of `Affine` share: either of their two vectors may be left out, not both."""
+
+    scale: Any
+    offset: Any
+
+    def given(self) -> dict[str, Any]:
+        found = {name: getattr(self, name) for name in ("scale", "offset")}
+        if all(vector is None for vector in found.values()):
+            raise UserError("has neither scale nor offset")
+        return {name: vector for name, vector in found.items() if vector is not None}
+
+    def counts(self, shape: Shape) -> Counts:
+        n, (scaled, moved) = values(shape), (self.scale is not None, self.offset is not None)
+        return Counts(real_params=(scaled + moved) * shape[2], mults=n * scaled, adds=n * moved)
+
+
+@dataclass(frozen=True, eq=False)
+class Affine(_PerChannel, Ending):
     """v * scale + offset per channel, two roundings; either may be left out, not both. An offset of -0.0 is 0.0."""
+
+    SCALES = True
 
     scale: Floats | None
     offset: Floats | None
 
     def check(self, shape: Shape, shapes: Sequence[Shape]) -> None:
-        if self.scale is None and self.offset is None:
-            raise UserError("an Affine has neither scale nor offset")
-        for name, values in (("scale", self.scale), ("offset", self.offset)):
-            if values is not None:
-                floats(name, values, (shape[2],))
+        for name, vector in self.given().items():
+            floats(name, vector, (shape[2],))
 
     def apply(self, v: Floats, maps: Sequence[Floats]) -> Floats:
         if self.scale is not None:
             v = v * self.scale
         return v if self.offset is None else v + self.offset
 
-    def counts(self, shape: Shape) -> Counts:
-        n = shape[0] * shape[1] * shape[2]
-        given = (self.scale is not None) + (self.offset is not None)
-        return Counts(
-            real_params=given * shape[2],
-            mults=n if self.scale is not None else 0,
-            adds=n if self.offset is not None else 0,
-        )
-
     def absolute(self) -> Ending | None:
-        return Affine(*(None if values is None else np.abs(values) for values in (self.scale, self.offset)))
+        return Affine(*(None if vector is None else np.abs(vector) for vector in (self.scale, self.offset)))
+
+    def largest(self, v: Floats) -> float:
+        own = super().largest(v)
+        return own if self.scale is None else max(own, super().largest(v * self.scale))
+
+    def to_integers(self, at: ToIntegers, f: int, bent: float) -> Sequence[Ending]:
+        offset = None if self.offset is None else at.shorts("offset", self.offset, f)
+        if self.scale is None:
+            return (FixedAffine(None, offset),)
+        largest = float(np.abs(self.scale).max())
+        down = int(np.clip(np.floor(np.log2(HIGH / largest)), 0, MAX_DOWN)) if largest > 0 else 0
+        return (FixedAffine(at.shorts("scale", self.scale, down), offset, down),)
 
 
 @dataclass(frozen=True, eq=False)
-class PReLU(Ending):
-    """v, or slope * v where v < 0."""
+class FixedAffine(_PerChannel, Ending):
+    """(v * scale >> down, rounded and saturated) (+) offset per channel; either may be left out, not both."""
 
-    slope: Floats  # [O]
+    NUMBERS = "int16"
+
+    scale: Shorts | None
+    offset: Shorts | None
+    down: int = 0
 
     def check(self, shape: Shape, shapes: Sequence[Shape]) -> None:
-        floats("slope", self.slope, (shape[2],))
+        for name, vector in self.given().items():
+            shorts(name, vector, (shape[2],))
+        down("down", self.down)
 
-    def apply(self, v: Floats, maps: Sequence[Floats]) -> Floats:
-        return np.where(v < 0, self.slope * v, v)
+    def apply(self, v: Shorts, maps: Sequence[Shorts]) -> Shorts:
+        if self.scale is not None:
+            v = saturated(down_by(v.astype(np.int64) * self.scale, self.down))
+        return v if self.offset is None else plus(v, self.offset)
 
-    def counts(self, shape: Shape) -> Counts:
-        return Counts(real_params=shape[2], prelus=shape[0] * shape[1] * shape[2])
-
-    def absolute(self) -> Ending | None:
-        return Affine(np.maximum(np.float32(1), np.abs(self.slope)), None)
+    def to_reals(self, at: ToReals, f: int) -> Sequence[Ending]:
+        scale = None if self.scale is None else real(self.scale, self.down)
+        return (Affine(scale, None if self.offset is None else real(self.offset, f)),)
 
 
-@dataclass(frozen=True, eq=False)
-class ReLU(Ending):
-    """v, or 0 where v < 0."""
-
-    NUMBERS = "any"
-
-    def apply(self, v: Floats, maps: Sequence[Floats]) -> Floats:
-        return np.where(v < 0, v.dtype.type(0), v)
-
-    def counts(self, shape: Shape) -> Counts:
-        return Counts(prelus=shape[0] * shape[1] * shape[2])
-
-    def absolute(self) -> Ending | None:
-        return None
+# --- of integer programs only -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Clip(Ending):
-    """limits[0] where v is less, limits[1] where v is more."""
+class Bound(Ending):
+    """v from -limit to limit, per channel: whoever reads the map can then prove that its sums fit 16 bits, and add without saturating."""
 
-    limits: Floats  # [2]
+    NUMBERS = "int16"
+
+    limit: Shorts  # [O]
 
     def check(self, shape: Shape, shapes: Sequence[Shape]) -> None:
-        floats("limits", self.limits, (2,))
-        if self.limits[0] > self.limits[1]:
-            raise UserError(f"clips to limits {self.limits.tolist()} that are not in order")
+        shorts("limit", self.limit, (shape[2],))
+        if self.limit.min() < 0:
+            raise UserError("has a limit below 0")
 
-    def apply(self, v: Floats, maps: Sequence[Floats]) -> Floats:
-        low, high = self.limits
-        v = np.where(v < low, low, v)
-        return np.where(v > high, high, v)
+    def apply(self, v: Shorts, maps: Sequence[Shorts]) -> Shorts:
+        return np.minimum(np.maximum(v, -self.limit), self.limit)
 
-    def counts(self, shape: Shape) -> Counts:
-        return Counts(prelus=shape[0] * shape[1] * shape[2])
+    def reach(self, most: Wide) -> Wide:
+        return self.limit.astype(np.int64)
 
-    def absolute(self) -> Ending | None:
-        return None
+    def to_reals(self, at: ToReals, f: int) -> Sequence[Ending]:
+        return ()
 
 
 @dataclass(frozen=True, eq=False)
-class Sign(Ending):
-    """+1 where v >= threshold, else -1, as real numbers: for what is no binary convolution."""
+class Shift(Ending):
+    """v * 2^up, saturated; rounded if up is negative: another number of fractional bits."""
 
-    threshold: Floats  # [O]
+    NUMBERS = "int16"
+
+    up: int
 
     def check(self, shape: Shape, shapes: Sequence[Shape]) -> None:
-        floats("threshold", self.threshold, (shape[2],))
+        up("up", self.up, -MAX_UP)
 
-    def apply(self, v: Floats, maps: Sequence[Floats]) -> Floats:
-        return np.where(v >= self.threshold, np.float32(1), np.float32(-1))
-
-    def counts(self, shape: Shape) -> Counts:
-        return Counts(real_params=shape[2], signs=shape[0] * shape[1] * shape[2])
-
-    def absolute(self) -> Ending | None:
-        return None
-
-
-@dataclass(frozen=True, eq=False)
-class Sigmoid(Ending):
-    """1 / (1 + e^-v), by one sequence of float32 operations that every executor follows:
-
-    1. z = -v, kept in [-87, 87], so that nothing overflows or becomes denormal.
-    2. z = k ln 2 + r with k the nearest whole number: adding and taking away 1.5 * 2^23 rounds to it.
-    3. e^r by its series up to r^6 / 720, from the inside out; |r| <= 0.35, so what is left out is below 2^-24.
-    4. e^z = e^r * 2^k, exact, where 2^k is put together from its exponent bits.
-    """
-
-    def apply(self, v: Floats, maps: Sequence[Floats]) -> Floats:
-        one, big = np.float32(1), np.float32(1.5 * 2**23)
-        z = -v
-        z = np.where(z < np.float32(-87), np.float32(-87), z)
-        z = np.where(z > np.float32(87), np.float32(87), z)
-        k = (z * np.float32(1.4426950408889634) + big) - big
-        r = (z - k * np.float32(0.693145751953125)) - k * np.float32(1.428606765330187e-06)
-        e = r * np.float32(1 / 720) + np.float32(1 / 120)
-        for factor in (1 / 24, 1 / 6, 1 / 2, 1.0, 1.0):
-            e = e * r + np.float32(factor)
-        finite = np.where(np.isnan(k), np.float32(0), k)  # NaN stays NaN by r
-        power = ((finite.astype(np.int32) + 127) << 23).view(np.float32)
-        made: Floats = one / (one + e * power)
-        return made
+    def apply(self, v: Shorts, maps: Sequence[Shorts]) -> Shorts:
+        return shifted(v, self.up)
 
     def counts(self, shape: Shape) -> Counts:
-        return Counts(prelus=shape[0] * shape[1] * shape[2])
+        return Counts()
 
-    def absolute(self) -> Ending | None:
-        return Affine(
-            None, np.ones(1, np.float32)
-        )  # its slope is a quarter at most, and what it rounds itself is below 1
+    def reach(self, most: Wide) -> Wide:
+        return np.minimum(most << self.up, HIGH) if self.up > 0 else most
+
+    def before(self, made: int) -> int:
+        return made - self.up
+
+    def to_reals(self, at: ToReals, f: int) -> Sequence[Ending]:
+        return ()
+
+
+# --- all endings of an op ---------------------------------------------------------------------------------------------
 
 
 def check_endings(after: Sequence[Ending], shape: Shape, shapes: Sequence[Shape]) -> Shape:

@@ -81,5 +81,18 @@ class Window(Part):
 ONE_PIXEL = Window()  # what a 1x1 convolution reads
 
 
+def whole_map(window: Window, shape: Shape) -> bool:
+    """Whether a pool is meant to read all of a map at once, and not to halve one that happens to be small.
+
+    With stride 1 it is. Torch's default stride is the kernel itself: there it is from four pixels on, since networks halve or third.
+    """
+    covers = window.kernel == shape[:2] and window.padding == (0, 0, 0, 0) and window.dilation == (1, 1)
+    return covers and shape[:2] != (1, 1) and (window.stride == (1, 1) or min(window.kernel) >= 4)
+
+
 def pixels(shape: Shape) -> int:
     return shape[0] * shape[1]
+
+
+def values(shape: Shape) -> int:
+    return shape[0] * shape[1] * shape[2]

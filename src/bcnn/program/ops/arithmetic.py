@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcnn.base.errors import UserError
-from bcnn.program.ops.base import Indices, Shorts, array, whole
+from bcnn.program.ops.base import Floats, Indices, Shorts, array, whole
 
 LOW, HIGH = -32768, 32767
 WIDEST = (1 << 31) - 1  # of sums
-MOST_UP, MOST_DOWN = 15, 30  # bits of shifts
+MAX_UP, MAX_DOWN = 15, 30  # bits of shifts
 
 Wide = NDArray[np.int64]  # what a definition computes in; a kernel needs 32 bits
 
@@ -57,6 +57,12 @@ def mean(total: Wide, count: int | Wide) -> Wide:
     return made
 
 
+def real(values: Any, bits: Any) -> Floats:
+    """values / 2^bits."""
+    made: Floats = np.ldexp(np.asarray(values, np.float64), -np.asarray(bits)).astype(np.float32)
+    return made
+
+
 # --- checks -----------------------------------------------------------------------------------------------------------
 
 
@@ -71,11 +77,11 @@ def indices(what: str, values: Any, shape: tuple[int, ...]) -> None:
 
 
 def up(what: str, value: Any, low: int = 0) -> int:
-    return whole(what, value, low, MOST_UP)
+    return whole(what, value, low, MAX_UP)
 
 
 def down(what: str, value: Any) -> int:
-    return whole(what, value, 0, MOST_DOWN)
+    return whole(what, value, 0, MAX_DOWN)
 
 
 def fits(what: str, magnitudes: Wide, offset: Indices | int, most: int = 1 << 15) -> None:
