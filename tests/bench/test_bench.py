@@ -70,7 +70,7 @@ def test_onnx_model_on_standard_operators_reads_shifted_pixels_and_slopes_above_
     pytest.importorskip("torch")
     from bcnn.bench.onnx_runtime import nhwc_maps, session
     from bcnn.bench.pytorch import program_of, sample_network
-    from bcnn.exports.onnx_graph import onnx_model
+    from bcnn.exports.onnx_forms import onnx_model
 
     config = NetworkConfig(name="tiny", image_size=(8, 8), classes=5, levels=(Level(1, 2, 1.5, filter=3),))
     network = sample_network(config)
@@ -87,7 +87,7 @@ def test_onnx_model_on_standard_operators_reads_shifted_pixels_and_slopes_above_
 def test_onnx_model_makes_every_map_of_every_kind_of_op(products: Any) -> None:
     pytest.importorskip("onnxruntime")
     from bcnn.bench.onnx_runtime import nhwc_maps, session
-    from bcnn.exports.onnx_graph import onnx_model
+    from bcnn.exports.onnx_forms import onnx_model
 
     program, image = samples.every_op(), sample_image(8, 8)
     values = session(onnx_model(program, products, maps=True), 1).run(None, {"image": image[None]})

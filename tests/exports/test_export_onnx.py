@@ -33,7 +33,7 @@ from bcnn.program.program import Program
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnx.reference")
 onnxruntime = pytest.importorskip("onnxruntime")
-from bcnn.exports.onnx_graph import onnx_model  # noqa: E402
+from bcnn.exports.onnx_forms import onnx_model  # noqa: E402
 
 FORMS = ["bits", "int8"]
 # Everything but where a runtime adds in its own order: real convolutions, averages, sigmoids.

@@ -6,7 +6,7 @@
     timing.py            interleaved runs -> min and median
     ops.py               where the engine's own time goes
     pytorch.py           eager and compiled
-    onnx_runtime.py      float Conv, MatMulInteger, on the model of `bcnn.exports.onnx_graph`
+    onnx_runtime.py      float Conv, MatMulInteger, on the model of `bcnn.exports.onnx_forms`
     openvino_graph.py    Program -> OpenVINO model      openvino_runtime.py  BinaryConvolution
     mobilenet.py         int8 MobileNetV1, the rival at the same accuracy
 

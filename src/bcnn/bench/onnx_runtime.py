@@ -9,10 +9,10 @@ import onnxruntime
 
 from bcnn.bench.rival import Job, Rival
 from bcnn.exports.check import check_logits, check_maps
-from bcnn.exports.onnx_graph import Weights, onnx_model
+from bcnn.exports.onnx_forms import onnx_model
 from bcnn.program.ops import Floats
 
-NAMES: dict[Weights, str] = {"float": "ONNX Runtime, float Conv", "int8": "ONNX Runtime, MatMulInteger"}
+NAMES = {"float": "ONNX Runtime, float Conv", "int8": "ONNX Runtime, MatMulInteger"}
 
 
 def session(model: onnx.ModelProto, threads: int) -> Any:
@@ -26,17 +26,17 @@ def session(model: onnx.ModelProto, threads: int) -> Any:
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
-def nhwc_maps(values: list[Any], weights: Weights) -> list[Floats]:
+def nhwc_maps(values: list[Any], weights: str) -> list[Floats]:
     """1,C,H,W or 1,H,W,C -> H,W,C."""
     return [value[0] if weights != "float" else value[0].transpose(1, 2, 0) for value in values]
 
 
-def binary_network(job: Job, weights: Weights) -> Rival:
+def binary_network(job: Job, weights: str) -> Rival:
     feed = {"image": job.image[None]}
-    contrib = weights == "int8"
-    values = session(onnx_model(job.program, weights, maps=True, contrib=contrib), job.threads).run(None, feed)
+    form = "fused" if weights == "int8" else weights
+    values = session(onnx_model(job.program, form, maps=True), job.threads).run(None, feed)
     checked = check_maps(job.program, job.image, nhwc_maps(values[2:], weights))
-    timed = session(onnx_model(job.program, weights, contrib=contrib), job.threads)
+    timed = session(onnx_model(job.program, form), job.threads)
     check_logits(timed.run(None, feed)[0], values[0])
     computes = "the same network, " + ("float32" if weights == "float" else "uint8 bits x int8 +-1, rest float32")
     return Rival(NAMES[weights], computes, lambda: timed.run(None, feed), checked)

@@ -20,7 +20,7 @@ from bcnn.base.errors import UserError
 from bcnn.base.files import write_atomic
 from bcnn.base.version import __version__
 from bcnn.exports.check import TOLERANCE, WrongResultError, errors
-from bcnn.exports.onnx_graph import onnx_model
+from bcnn.exports.onnx_forms import onnx_model
 from bcnn.packed.card import KEY
 from bcnn.packed.packfile import Packed, vector_image
 from bcnn.program.interpret import interpret

@@ -12,7 +12,6 @@ a runtime puts in place when it loads it: said once, and one box each in a viewe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from bcnn.base.errors import UserError
-from bcnn.exports.onnx_graph import Graph
-from bcnn.exports.onnx_ops import branch_window, dots, field_of, moving_ops, signs
-from bcnn.exports.onnx_rows import in_steps
+from bcnn.exports.onnx_graph import Field, Graph, branch_window, in_steps, signs
+from bcnn.exports.onnx_ops import BOTH, field_of
 from bcnn.program import ops
 from bcnn.program.ops import Window
 from bcnn.program.ops.arithmetic import HIGH, LOW
@@ -140,7 +138,7 @@ def _is_module(graph: Graph, op: ops.FixedBinaryConv) -> bool:
     identity = isinstance(added, ops.FixedAdd) and (added.source, added.reads, added.up) == (op.source, op.reads, 0)
     numbers = (branch.above, _scale(branch), branch.offset)
     in_bytes = all(in_steps(values)[0].dtype == np.int8 for values in numbers) and channels % 8 == 0
-    return graph.weights == "bits" and pointwise and identity and op.reads == channels and in_bytes
+    return graph.SMALL and pointwise and identity and op.reads == channels and in_bytes
 
 
 def _scale(branch: ops.FixedBranch) -> NDArray[np.int64]:
@@ -148,10 +146,10 @@ def _scale(branch: ops.FixedBranch) -> NDArray[np.int64]:
     return branch.scale.astype(np.int64) << branch.up
 
 
-def _branch(graph: Graph, op: ops.FixedBinaryConv, branch: ops.FixedBranch, x: str, field: Callable[[str], str]) -> str:
+def _branch(graph: Graph, op: ops.FixedBinaryConv, branch: ops.FixedBranch, x: str, field: Field) -> str:
     window = branch_window(op, branch)
     bits = graph.node("Greater", x, parameter(graph, branch.above, field("above")))
-    dot = dots(graph, op, branch, graph.node("Where", bits, *graph.sign_numbers()[:2]), window, field)
+    dot = graph.dots(op, branch, graph.node("Where", bits, *graph.sign_numbers()[:2]), window, field)
     scale, offset = parameter(graph, _scale(branch), field("scale")), parameter(graph, branch.offset, field("offset"))
     return graph.call("Scaled", dot, scale, offset)
 
@@ -222,14 +220,6 @@ def _avg_pool(graph: Graph, op: ops.AvgPool) -> str:
     return mean(graph, total, inside if op.inside else op.window.taps)
 
 
-def _max_pool(graph: Graph, op: ops.MaxPool, x: str) -> str:
-    """ONNX has it for floats and bytes: a number of 16 bits is a float."""
-    least = graph.number(LOW)
-    apart = graph.pad(graph.node("Cast", x, to=TensorProto.FLOAT), op.window.padding, least)
-    made = graph.windowed("MaxPool", apart, window=replace(op.window, padding=(0, 0, 0, 0)), outside=None)
-    return _wide(graph, made)
-
-
 def _global_avg_pool(graph: Graph, op: ops.GlobalAvgPool) -> str:
     height, width, _ = graph.shapes[op.source]
     count, up = height * width, op.up
@@ -264,19 +254,17 @@ def _abs_mean(graph: Graph, op: ops.AbsMean) -> str:
 
 
 def _constant(graph: Graph, op: ops.FixedConstant) -> str:
-    images = graph.node("Shape", "image", start=0, end=1)
-    shape = graph.node("Concat", images, graph.shape_of(op.value.shape), axis=0)
+    shape = graph.for_all_images(op.value.shape)
     return graph.node("Expand", parameter(graph, op.value, "value"), shape)
 
 
 OPS: dict[type[ops.Op], Callable[[Graph, Any], str]] = {
-    **moving_ops(),
+    **BOTH,
     ops.FixedInput: _input,
     ops.FixedBinaryConv: _binary_conv,
     ops.FixedConv: _conv,
     ops.FixedDepthwise: _depthwise,
     ops.AvgPool: _avg_pool,
-    ops.MaxPool: lambda graph, op: _max_pool(graph, op, graph.made[op.source]),
     ops.GlobalAvgPool: _global_avg_pool,
     ops.ChannelAvg: _channel_avg,
     ops.AbsMean: _abs_mean,

@@ -13,7 +13,7 @@ from typing import Any
 import onnx
 
 from bcnn.exports.onnx import prove, write
-from bcnn.exports.onnx_graph import IR, onnx_model
+from bcnn.exports.onnx_forms import IR, onnx_model
 from bcnn.packed.packfile import Packed
 
 

@@ -46,28 +46,23 @@ class Part:
     def maps_read(self) -> Iterator[Map]:
         """The maps that this part reads, in the order of its fields."""
         for _, kind, value in self.fields():
-            if kind == "Map":
-                yield value
-            elif kind == "tuple[Map, ...]":
-                yield from value
-            elif isinstance(value, Part):
-                yield from value.maps_read()
-            elif isinstance(value, tuple):
-                for part in value:
-                    if isinstance(part, Part):
-                        yield from part.maps_read()
+            if kind in ("Map", "tuple[Map, ...]"):
+                yield from (value,) if kind == "Map" else value
+            for part in _parts(value):
+                yield from part.maps_read()
 
     def arrays(self) -> Iterator[NDArray[Any]]:
         """The parameters, in the order of the fields."""
         for _, _, value in self.fields():
             if isinstance(value, np.ndarray):
                 yield value
-            elif isinstance(value, Part):
-                yield from value.arrays()
-            elif isinstance(value, tuple):
-                for part in value:
-                    if isinstance(part, Part):
-                        yield from part.arrays()
+            for part in _parts(value):
+                yield from part.arrays()
+
+
+def _parts(value: Any) -> list[Part]:
+    """Of a field."""
+    return [part for part in (value if isinstance(value, tuple) else (value,)) if isinstance(part, Part)]
 
 
 class Kind(Part):
@@ -217,11 +212,3 @@ def grouped(groups: Any, read: int, made: int) -> int:
         raise UserError(f"its {groups} groups divide neither or only one of {read} channels read and {made} made")
     made_groups: int = groups
     return made_groups
-
-
-def has_pixels(value: Any) -> Shape:
-    """The shape of a parameter that is a map."""
-    if not isinstance(value, np.ndarray) or value.ndim != 3:
-        raise UserError("value must be a map H,W,C")
-    h, w, c = value.shape
-    return h, w, c

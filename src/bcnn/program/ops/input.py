@@ -11,7 +11,7 @@ import numpy as np
 from bcnn.base.errors import UserError
 from bcnn.program.counts import Counts
 from bcnn.program.ops.arithmetic import WIDEST, down, down_by, fits, indices, real, saturated, shorts
-from bcnn.program.ops.base import MAX_SIDE, Floats, Indices, Op, Shape, Shorts, array, floats, has_pixels, whole
+from bcnn.program.ops.base import MAX_SIDE, Floats, Indices, Op, Shape, Shorts, Values, array, floats, whole
 from bcnn.program.ops.conversion import ToIntegers, ToReals
 
 INTENSITY_DOWN = 14
@@ -126,22 +126,31 @@ class FixedInput(_Image):
         return Input(self.height, self.width, real(self.scale, bits), real(self.offset, bits), intensity)
 
 
-@dataclass(frozen=True, eq=False)
-class Constant(Op):
-    """A map that is the same for every image."""
+class _Constant(Op):
+    """What both forms of `Constant` share."""
 
-    value: Floats  # [H, W, C]
+    value: Any
 
     def shape(self, shapes: Sequence[Shape]) -> Shape:
-        shape = has_pixels(self.value)
-        floats("value", self.value, shape)
-        return shape
+        if not isinstance(self.value, np.ndarray) or self.value.ndim != 3:
+            raise UserError("value must be a map H,W,C")
+        (floats if self.NUMBERS == "float32" else shorts)("value", self.value, self.value.shape)
+        h, w, c = self.value.shape
+        return h, w, c
 
-    def run(self, maps: Sequence[Floats]) -> Floats:
-        return self.value
+    def run(self, maps: Sequence[Values]) -> Values:
+        made: Values = self.value
+        return made
 
     def counts(self, shapes: Sequence[Shape]) -> Counts:
         return Counts(real_params=self.value.size)
+
+
+@dataclass(frozen=True, eq=False)
+class Constant(_Constant):
+    """A map that is the same for every image."""
+
+    value: Floats  # [H, W, C]
 
     def absolute(self, more: Floats) -> Op:
         return Constant(np.abs(self.value))
@@ -151,24 +160,13 @@ class Constant(Op):
 
 
 @dataclass(frozen=True, eq=False)
-class FixedConstant(Op):
+class FixedConstant(_Constant):
     """A map that is the same for every image."""
 
     NUMBERS = "int16"
 
     value: Shorts  # [H, W, C]
     fraction: int = 8
-
-    def shape(self, shapes: Sequence[Shape]) -> Shape:
-        shape = has_pixels(self.value)
-        shorts("value", self.value, shape)
-        return shape
-
-    def run(self, maps: Sequence[Shorts]) -> Shorts:
-        return self.value
-
-    def counts(self, shapes: Sequence[Shape]) -> Counts:
-        return Counts(real_params=self.value.size)
 
     def to_reals(self, at: ToReals) -> Op:
         return Constant(real(self.value, self.fraction))
