@@ -9,13 +9,10 @@
 namespace bcnn {
 namespace {
 
-class Conv : public Op {
+class Conv : public EndedOp<Endings> {
 public:
     Conv(const Record& r, const Build& build)
-        : kernels_(build.kernels), window_(r.part("window")), endings_(r, build), reads_(r.number("reads")) {
-        shape = build.shape();
-        read(r.number("source"), build);
-        for (const int map : endings_.maps) read(map, build);
+        : EndedOp(r, build), window_(r.part("window")), reads_(r.number("reads")) {
         const int groups = r.number("groups"), inner = reads_ / groups, made = shape.c / groups, lanes = kernels_.lanes;
         const size_t o = size_t(shape.c), taps = size_t(window_.taps());
         const float* const weight = r.floats("weight", taps * size_t(inner) * o);
@@ -81,7 +78,7 @@ public:
                               task.c1);
             }
         }
-        endings_.run(task, task.in + 1, shape, kernels_);
+        finish(task);
     }
 
 private:
@@ -90,9 +87,7 @@ private:
         return (size_t(window_.kernel[0] + height) * sizeof(float*) + 63) / 64 * 64;
     }
 
-    const Kernels& kernels_;
     const Window window_;
-    Endings endings_;
     const int reads_;
     ConvKind kind_;
     bool small_;

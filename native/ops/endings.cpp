@@ -1,15 +1,12 @@
 #include "ops/endings.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
-
-#include "plan/cost.h"
 
 namespace bcnn {
 namespace {
 
-// 1 / (1 + e^-v) in the float32 operations that bcnn/program/ops/endings.py lists, one by one.
+// 1 / (1 + e^-v) in the float32 operations that bcnn/program/ops/curves.py lists, one by one.
 float sigmoid(float v) {
     const float big = 1.5f * 8388608;
     float z = -v;
@@ -29,24 +26,9 @@ float sigmoid(float v) {
 
 Endings::Endings(const Record& record, const Build& build) {
     const size_t o = size_t(build.shape().c);
-    for (const Record& r : record.list_of("after")) {
-        Ending e;
-        e.kind = r.kind;
-        if (r.kind == "Add" || r.kind == "Gate") {
-            const int map = r.number("source");
-            const Shape& shape = build.shape(map);
-            e.slot = int(maps.size());
-            e.height = shape.h;
-            e.width = shape.w;
-            e.channels = shape.c;
-            maps.push_back(map);
-            of_slot_.push_back(int(endings_.size()));
-            e.data.kind = r.kind == "Add" ? EndingKind::add : EndingKind::gate;
-            if (r.kind == "Add") {
-                e.reads = r.number("reads");
-                e.first = r.number("first");
-                e.whole = e.reads == int(o);
-            }
+    read(record, build, "Add", "Gate", [&](Ending& e, const Record& r) {
+        if (e.add || e.gate) {
+            e.data.kind = e.add ? EndingKind::add : EndingKind::gate;
         } else if (r.kind == "Affine") {
             e.data.kind = EndingKind::affine;
             e.a = padded_floats(r.floats("scale", o), o);
@@ -67,32 +49,15 @@ Endings::Endings(const Record& record, const Build& build) {
         } else if (r.kind != "Sigmoid") {
             throw std::invalid_argument("the engine has no ending " + r.kind);
         }
-        e.data.a = e.a.data();
-        e.data.b = e.b.data();
-        endings_.push_back(std::move(e));
-    }
+    });
 }
-
-int Endings::channels(int slot) const {
-    const Ending& e = endings_[of_slot_[slot]];
-    if (e.kind == "Gate") return e.channels;
-    return e.whole ? e.reads : 0;
-}
-
-size_t Endings::parameter_bytes() const {
-    size_t bytes = 0;
-    for (const Ending& e : endings_) bytes += e.a.bytes() + e.b.bytes();
-    return bytes;
-}
-
-double Endings::row_time() const { return double(endings_.size() - done_) * kValueNs; }
 
 Endings::Fused Endings::fuse(bool negative_zero) {
     Fused fused;
     int last = 0;
     for (; done_ < endings_.size(); done_++) {
         const Ending& e = endings_[done_];
-        const bool add = e.kind == "Add" && e.whole;
+        const bool add = e.add && e.whole;
         // A kernel's PReLU takes -0.0 for negative: harmless but for a negative slope. Another PReLU may have made one.
         const bool prelu = e.kind == "PReLU" && !((negative_zero || fused.end & prelu_first) && e.negative);
         if (!add && !prelu) break;
@@ -119,36 +84,15 @@ const float* Endings::fuse_prelu() {
 }
 
 void Endings::run(const Task& task, const Map* in, const Shape& shape, const Kernels& kernels) const {
-    const View view = task.out.view;
-    for (int y = task.y0; y < task.y1; y++)
-        for (size_t i = done_; i < endings_.size(); i++) {
-            const Ending& e = endings_[i];
-            float* const v = task.out.floats(y);
-            if (e.kind == "Sigmoid") {
-                for (int c = task.c0; c < task.c1; c++)
-                    for (int x = 0; x < shape.w; x++) {
-                        float& value = v[place_of(view, c) + ptrdiff_t(x) * kLine];
-                        value = sigmoid(value);
-                    }
-                continue;
+    const auto sum = [](const Ending&, float v, float x) { return v + x; };
+    over_rows<EndingStep>(task, in, shape, sum, [&](const Ending& e, const EndingStep& step) {
+        if (e.kind != "Sigmoid") return kernels.ending(e.data, step);
+        for (int c = task.c0; c < task.c1; c++)
+            for (int x = 0; x < shape.w; x++) {
+                float& value = step.v[place_of(step.view, c) + ptrdiff_t(x) * kLine];
+                value = sigmoid(value);
             }
-            const Map* const other = e.slot >= 0 ? &in[e.slot] : nullptr;
-            const float* const row = other ? other->floats(e.height == 1 ? 0 : y) : nullptr;
-            if (e.kind == "Add" && !e.whole) {
-                for (int c = std::max(e.first, task.c0); c < std::min(e.first + e.reads, task.c1); c++) {
-                    float* to = v + place_of(view, c);
-                    const float* from = row + place_of(other->view, (c - e.first) % e.channels);
-                    for (int x = 0; x < shape.w; x++, to += kLine, from += kLine) *to += *from;
-                }
-                continue;
-            }
-            EndingStep step{v, view, shape.w, task.c0, task.c1, row, other ? other->view : view, kLine, false};
-            if (e.kind == "Gate") {
-                step.other_step = e.width == 1 ? 0 : kLine;
-                step.other_channel = e.channels == 1;
-            }
-            kernels.ending(e.data, step);
-        }
+    });
 }
 
 }  // namespace bcnn

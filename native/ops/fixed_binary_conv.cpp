@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "ops/dots.h"
-#include "ops/fixed_endings.h"
+#include "ops/endings.h"
 #include "ops/ranks.h"
 
 namespace bcnn {

@@ -2,20 +2,17 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "ops/fixed_endings.h"
+#include "ops/endings.h"
 #include "ops/window.h"
 #include "plan/cost.h"
 
 namespace bcnn {
 namespace {
 
-class FixedConv : public Op {
+class FixedConv : public EndedOp<FixedEndings> {
 public:
     FixedConv(const Record& r, const Build& build)
-        : kernels_(build.kernels), window_(r.part("window")), endings_(r, build), reads_(r.number("reads")) {
-        shape = build.shape();
-        read(r.number("source"), build);
-        for (const int map : endings_.maps) read(map, build);
+        : EndedOp(r, build), window_(r.part("window")), reads_(r.number("reads")) {
         const int groups = r.number("groups");
         const size_t o = size_t(shape.c), taps = size_t(window_.taps()), inner = size_t(reads_ / groups);
         const size_t height = size_t(window_.kernel[0]), lanes = size_t(kernels_.fixed.lanes);
@@ -85,7 +82,6 @@ public:
         const double sums = double(window_.taps()) * (reads_ / d_.groups) * kFixedRealMacNs;
         return double(shape.w) * shape.c * (sums + endings_.row_time());
     }
-    const std::vector<int>* bound() const override { return endings_.bound(); }
     void run(const Task& task) const override {
         const auto rows = reinterpret_cast<const int16_t**>(task.scratch);
         const auto columns = reinterpret_cast<int16_t*>(task.scratch + columns_at());
@@ -94,7 +90,7 @@ public:
             kernels_.fixed.conv(kind_, d_, rows, task.in[0].view, columns, task.out.shorts(y), task.out.view, task.c0,
                                 task.c1);
         }
-        endings_.run(task, task.in + 1, shape, kernels_);
+        finish(task);
     }
 
 private:
@@ -109,9 +105,7 @@ private:
 
     size_t columns_at() const { return (size_t(window_.kernel[0]) * sizeof(int16_t*) + 63) / 64 * 64; }
 
-    const Kernels& kernels_;
     const Window window_;
-    FixedEndings endings_;
     const int reads_;
     FixedConvKind kind_;
     Aligned<int16_t> weight_;

@@ -6,20 +6,17 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "ops/fixed_endings.h"
+#include "ops/endings.h"
 #include "ops/window.h"
 #include "plan/cost.h"
 
 namespace bcnn {
 namespace {
 
-class FixedDepthwise : public Op {
+class FixedDepthwise : public EndedOp<FixedEndings> {
 public:
     FixedDepthwise(const Record& r, const Build& build)
-        : kernels_(build.kernels), window_(r.part("window")), endings_(r, build), reads_(r.number("reads")) {
-        shape = build.shape();
-        read(r.number("source"), build);
-        for (const int map : endings_.maps) read(map, build);
+        : EndedOp(r, build), window_(r.part("window")), reads_(r.number("reads")) {
         const size_t o = size_t(shape.c), taps = size_t(window_.taps()), lanes = size_t(kernels_.fixed.lanes);
         const int16_t* const weight = r.shorts("weight", taps * o);
         offset_ = padded_shorts(r.shorts("offset", o), o);
@@ -67,7 +64,6 @@ public:
         const double sums = small_ ? kFixedDepthwiseNs : window_.taps() * kFixedRealMacNs;
         return double(shape.w) * shape.c * (sums + endings_.row_time());
     }
-    const std::vector<int>* bound() const override { return endings_.bound(); }
     void run(const Task& task) const override {
         const auto rows = reinterpret_cast<const int16_t**>(task.scratch);
         if (small_) {
@@ -83,7 +79,7 @@ public:
                                     task.out.view, task.c0, task.c1);
             }
         }
-        endings_.run(task, task.in + 1, shape, kernels_);
+        finish(task);
     }
 
 private:
@@ -99,9 +95,7 @@ private:
         return true;
     }
 
-    const Kernels& kernels_;
     const Window window_;
-    FixedEndings endings_;
     const int reads_;
     bool small_;
     Aligned<int16_t> weight_, offset_, bend_;

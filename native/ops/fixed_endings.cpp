@@ -1,9 +1,6 @@
-#include "ops/fixed_endings.h"
+#include "ops/endings.h"
 
-#include <algorithm>
 #include <cstdlib>
-
-#include "plan/cost.h"
 
 namespace bcnn {
 namespace {
@@ -20,28 +17,10 @@ int shifted(int v, int up) {
 
 FixedEndings::FixedEndings(const Record& record, const Build& build) {
     const size_t o = size_t(build.shape().c);
-    for (const Record& r : record.list_of("after")) {
-        Ending e;
-        e.kind = r.kind;
-        if (r.kind == "FixedAdd" || r.kind == "FixedGate") {
-            const int map = r.number("source");
-            const Shape& shape = build.shape(map);
-            e.slot = int(maps.size());
-            e.height = shape.h;
-            e.width = shape.w;
-            e.channels = shape.c;
-            maps.push_back(map);
-            of_slot_.push_back(int(endings_.size()));
-            if (r.kind == "FixedAdd") {
-                e.data.kind = FixedEndingKind::add;
-                e.data.bits = r.number("up");
-                e.reads = r.number("reads");
-                e.first = r.number("first");
-                e.whole = e.reads == int(o);
-            } else {
-                e.data.kind = FixedEndingKind::gate;
-                e.data.bits = r.number("down");
-            }
+    read(record, build, "FixedAdd", "FixedGate", [&](Ending& e, const Record& r) {
+        if (e.add || e.gate) {
+            e.data.kind = e.add ? FixedEndingKind::add : FixedEndingKind::gate;
+            e.data.bits = r.number(e.add ? "up" : "down");
         } else if (r.kind == "FixedAffine") {
             e.data.kind = FixedEndingKind::affine;
             e.data.bits = r.number("down");
@@ -78,25 +57,8 @@ FixedEndings::FixedEndings(const Record& record, const Build& build) {
             throw std::invalid_argument("the engine has no ending " + r.kind);
         }
         if (r.kind != "Bound" && r.kind != "Shift") bound_.clear();
-        e.data.a = e.a.data();
-        e.data.b = e.b.data();
-        endings_.push_back(std::move(e));
-    }
+    });
 }
-
-int FixedEndings::channels(int slot) const {
-    const Ending& e = endings_[of_slot_[slot]];
-    if (e.kind == "FixedGate") return e.channels;
-    return e.whole ? e.reads : 0;
-}
-
-size_t FixedEndings::parameter_bytes() const {
-    size_t bytes = bound_.size() * sizeof(int);
-    for (const Ending& e : endings_) bytes += e.a.bytes() + e.b.bytes();
-    return bytes;
-}
-
-double FixedEndings::row_time() const { return double(endings_.size() - done_) * kFixedValueNs; }
 
 FixedEndings::Fused FixedEndings::fuse(int branches) {
     Fused fused;
@@ -137,30 +99,10 @@ FixedEndings::Bend FixedEndings::fuse_prelu() {
 }
 
 void FixedEndings::run(const Task& task, const Map* in, const Shape& shape, const Kernels& kernels) const {
-    const View view = task.out.view;
-    for (int y = task.y0; y < task.y1; y++)
-        for (size_t i = done_; i < endings_.size(); i++) {
-            const Ending& e = endings_[i];
-            int16_t* const v = task.out.shorts(y);
-            const Map* const other = e.slot >= 0 ? &in[e.slot] : nullptr;
-            const int16_t* const row = other ? other->shorts(e.height == 1 ? 0 : y) : nullptr;
-            if (e.kind == "FixedAdd" && !e.whole) {
-                for (int c = std::max(e.first, task.c0); c < std::min(e.first + e.reads, task.c1); c++) {
-                    int16_t* to = v + place_of<int16_t>(view, c);
-                    const int16_t* from = row + place_of<int16_t>(other->view, (c - e.first) % e.channels);
-                    for (int x = 0; x < shape.w; x++, to += kShortLine, from += kShortLine)
-                        *to = saturated(*to + shifted(*from, e.data.bits));
-                }
-                continue;
-            }
-            FixedEndingStep step{v,          view, shape.w, task.c0, task.c1, row, other ? other->view : view,
-                                 kShortLine, false};
-            if (e.kind == "FixedGate") {
-                step.other_step = e.width == 1 ? 0 : kShortLine;
-                step.other_channel = e.channels == 1;
-            }
-            kernels.fixed.ending(e.data, step);
-        }
+    const auto sum = [](const Ending& e, int16_t v, int16_t x) { return saturated(v + shifted(x, e.data.bits)); };
+    over_rows<FixedEndingStep>(task, in, shape, sum, [&](const Ending& e, const FixedEndingStep& step) {
+        kernels.fixed.ending(e.data, step);
+    });
 }
 
 }  // namespace bcnn

@@ -7,12 +7,9 @@
 namespace bcnn {
 namespace {
 
-class Linear : public Op {
+class Linear : public EndedOp<Endings> {
 public:
-    Linear(const Record& r, const Build& build) : kernels_(build.kernels), endings_(r, build) {
-        shape = build.shape();
-        read(r.number("source"), build);
-        for (const int map : endings_.maps) read(map, build);
+    Linear(const Record& r, const Build& build) : EndedOp(r, build) {
         const size_t o = size_t(shape.c), c = size_t(from[0].c);
         const float* const weight = r.floats("weight", c * o);
         bias_ = padded_floats(r.floats("bias", o), o);
@@ -30,12 +27,10 @@ public:
     void run(const Task& task) const override {
         kernels_.linear(task.in[0].floats(0), from[0].c, weight_.data(), bias_.data(), task.c0, task.c1,
                         task.out.floats(0));
-        endings_.run(task, task.in + 1, shape, kernels_);
+        finish(task);
     }
 
 private:
-    const Kernels& kernels_;
-    Endings endings_;
     Aligned<float> weight_, bias_;
 };
 

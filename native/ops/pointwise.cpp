@@ -1,19 +1,13 @@
 // Pointwise: a map, or its replicas, with endings and nothing before them.
 #include "ops/endings.h"
-#include "ops/fixed_endings.h"
 
 namespace bcnn {
 namespace {
 
-template <class Value, class EndingList>
-class Pointwise : public Op {
+template <class Value, class List>
+class Pointwise : public EndedOp<List> {
 public:
-    Pointwise(const Record& r, const Build& build)
-        : kernels_(build.kernels), endings_(r, build), reads_(r.number("reads")) {
-        shape = build.shape();
-        read(r.number("source"), build);
-        for (const int map : endings_.maps) read(map, build);
-    }
+    Pointwise(const Record& r, const Build& build) : EndedOp<List>(r, build), reads_(r.number("reads")) {}
     Range rows(int slot, int y) const override { return slot ? endings_.rows(slot - 1, y) : Range{y, y + 1}; }
     int channels(int slot) const override { return slot ? endings_.channels(slot - 1) : reads_; }
     size_t parameter_bytes() const override { return endings_.parameter_bytes(); }
@@ -21,36 +15,27 @@ public:
     void run(const Task& task) const override {
         for (int y = task.y0; y < task.y1; y++)
             copy(kernels_, task.in[0].values<Value>(y), task.in[0].view, task.out.values<Value>(y), task.out.view);
-        endings_.run(task, task.in + 1, shape, kernels_);
+        this->finish(task);
     }
 
 private:
+    using EndedOp<List>::endings_;
+    using EndedOp<List>::kernels_;
+    using Op::shape;
     void copy(const Kernels& k, const float* x, View v, float* out, View out_view) const {
         k.copy(x, v, shape.w, shape.c, out, out_view);
     }
     void copy(const Kernels& k, const int16_t* x, View v, int16_t* out, View out_view) const {
         k.fixed.copy(x, v, shape.w, shape.c, out, out_view);
     }
-    const Kernels& kernels_;
-
-protected:
-    EndingList endings_;
-
-private:
     const int reads_;
-};
-
-class FixedPointwise : public Pointwise<int16_t, FixedEndings> {
-public:
-    using Pointwise::Pointwise;
-    const std::vector<int>* bound() const override { return endings_.bound(); }
 };
 
 const Register pointwise("Pointwise", [](const Record& r, Build& b) {
     if (b.value_bytes == 4)
         b.add(std::make_unique<Pointwise<float, Endings>>(r, b));
     else
-        b.add(std::make_unique<FixedPointwise>(r, b));
+        b.add(std::make_unique<Pointwise<int16_t, FixedEndings>>(r, b));
 });
 
 }  // namespace

@@ -100,8 +100,7 @@ def numbers() -> dict[str, str]:
 def kinds() -> dict[str, Any]:
     """By class the fields of every part of a program: name, type, and the default as a file would have it, if there is one."""
     made: dict[str, Any] = {}
-    for name in ops.__all__:
-        cls = getattr(ops, name)
+    for name, cls in sorted(vars(ops).items()):
         if not (isinstance(cls, type) and issubclass(cls, ops.Part) and cls is not ops.Part):
             continue
         if "KINDS" in vars(cls):

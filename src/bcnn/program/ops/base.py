@@ -74,7 +74,7 @@ class Kind(Part):
 
     def __init_subclass__(cls) -> None:
         if "KINDS" not in vars(cls) and not cls.__name__.startswith("_"):
-            cls.KINDS |= {name: cls for name in (cls.__name__, cls.INTEGER_NAME) if name}
+            cls.KINDS.update({name: cls for name in (cls.__name__, cls.INTEGER_NAME) if name})
 
     @classmethod
     def kind(cls, numbers: str) -> str:
