@@ -26,6 +26,7 @@ namespace avx2 {
 #include "fixed_binary.inl"
 #include "fixed_endings.inl"
 #include "fixed_real.inl"
+#include "pools.inl"
 #include "table.inl"
 }  // namespace avx2
 BCNN_KERNELS(avx2)

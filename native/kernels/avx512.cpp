@@ -49,6 +49,7 @@ namespace avx512 {
 #include "fixed_binary.inl"
 #include "fixed_endings.inl"
 #include "fixed_real.inl"
+#include "pools.inl"
 #include "table.inl"
 }  // namespace avx512
 BCNN_KERNELS(avx512)

@@ -1,4 +1,4 @@
-// Real ops of integer programs: input, depth wise and other convolutions, pools.
+// Real ops of integer programs: input, depth wise and other convolutions, copies.
 
 alignas(64) static const int16_t no_shorts[kShortLine] = {};
 
@@ -218,76 +218,6 @@ static void fixed_conv(FixedConvKind kind, const FixedConvData& d, const int16_t
         fixed_conv_dense(d, d.bytes, rows, v, columns, out, out_view, begin, end);
     else
         fixed_conv_dense(d, d.weight, rows, v, columns, out, out_view, begin, end);
-}
-
-// --- pools -----------------------------------------------------------------------------------------------------------
-
-template <typename Sum>  // wide enough for all taps
-static void fixed_mean_pool(const PoolData& d, const int16_t* const* rows, ptrdiff_t at, int16_t* to) {
-    int rows_inside = 0;
-    for (int ky = 0; ky < d.kernel_height; ky++) rows_inside += rows[ky] != nullptr;
-    for (int x = 0; x < d.out_width; x++, to += kShortLine) {
-        const Inside in = taps_inside(d, x);
-        Sum sums[short_lanes] = {};
-        each_tap(d, rows, first_tap<int16_t>(d, x) + at, in, [&](const int16_t* from) __attribute__((always_inline)) {
-            for (int i = 0; i < short_lanes; i++) sums[i] += from[i];
-        });
-        const int64_t counted =
-            d.inside ? int64_t(rows_inside) * (in.end - in.begin) : int64_t(d.kernel_height) * d.kernel_width;
-        for (int i = 0; i < short_lanes; i++) to[i] = mean_of(sums[i], counted);
-    }
-}
-
-static void fixed_pool(const PoolData& d, const int16_t* const* rows, View v, int channels, int16_t* out,
-                       View out_view) {
-    const bool few = int64_t(d.kernel_height) * d.kernel_width < 65536;  // as many as 32 bits hold
-    for (int c = 0; c < channels; c += short_lanes) {
-        const ptrdiff_t at = place_of<int16_t>(v, c);
-        int16_t* const to = out + place_of<int16_t>(out_view, c);
-        if (d.max)
-            max_pool(d, rows, at, to, broadcast_short(-32768));
-        else
-            (few ? fixed_mean_pool<int32_t> : fixed_mean_pool<int64_t>)(d, rows, at, to);
-    }
-}
-
-// (a + b + c + d + 2) >> 2 in 16 bits.
-//   1. a + b = 2 s + e with s = (a & b) + ((a ^ b) >> 1) and e the last bit of a ^ b; c + d = 2 t + f likewise.
-//   2. (2 (s + t) + e + f + 2) >> 2 = (s + t + 1 + (e & f)) >> 1.
-//   3. (s + t + 1) >> 1 = (s & t) + ((s ^ t) >> 1) + ((s ^ t) & 1); e & f adds one more where s + t is even, so the last
-//      term becomes ((s ^ t) | (e & f)) & 1.
-static void fixed_avg_pool_2x2(const int16_t* const* rows, View v, int channels, int16_t* out, View out_view,
-                               int width) {
-    const Shorts one = broadcast_short(1);
-    const Amount half = amount(1);
-    for (int c = 0; c < channels; c += short_lanes) {
-        const int16_t *upper = rows[0] + place_of<int16_t>(v, c), *lower = rows[1] + place_of<int16_t>(v, c);
-        int16_t* to = out + place_of<int16_t>(out_view, c);
-        for (int x = 0; x < width; x++, upper += 2 * kShortLine, lower += 2 * kShortLine, to += kShortLine) {
-            const Shorts a = load(upper), b = load(upper + kShortLine), p = load(lower), q = load(lower + kShortLine);
-            const Shorts e = differing_bits(a, b), f = differing_bits(p, q);
-            const Shorts s = add(both_bits(a, b), shift_down(e, half)), t = add(both_bits(p, q), shift_down(f, half));
-            const Shorts g = differing_bits(s, t);
-            const Shorts last = both_bits(either_bits(g, both_bits(e, f)), one);
-            store(to, add(add(both_bits(s, t), shift_down(g, half)), last));
-        }
-    }
-}
-
-// To a map of one pixel, whose channels are all neighbours.
-static void fixed_global_avg_pool(const int16_t* x, size_t pixels, int up, View v, int begin, int end, int16_t* out) {
-    for (int c = begin; c < end; c += short_lanes) {
-        const int16_t* from = x + place_of<int16_t>(v, c);
-        int64_t totals[short_lanes] = {};
-        for (size_t p = 0; p < pixels;) {
-            int32_t sums[short_lanes] = {};
-            const size_t last = pixels - p < 65536 ? pixels : p + 65536;  // as many as 32 bits hold
-            for (; p < last; p++, from += kShortLine)
-                for (int i = 0; i < short_lanes; i++) sums[i] += from[i];
-            for (int i = 0; i < short_lanes; i++) totals[i] += sums[i];
-        }
-        for (int i = 0; i < short_lanes; i++) out[c + i] = mean_of(totals[i] * (int64_t(1) << up), int64_t(pixels));
-    }
 }
 
 // A map as it is read: channel k is channel k mod C.

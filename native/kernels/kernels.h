@@ -1,5 +1,5 @@
 // What an instruction set offers the ops: a table of functions over plain pointers, one table per instruction set. The
-// functions are written once, in binary.inl, real.inl, endings.inl and fixed*.inl, over the primitives in simd/*.h.
+// functions are written once, in binary.inl, real.inl, endings.inl, pools.inl and fixed*.inl, over the primitives in simd/*.h.
 //
 // Maps are [C / line][rows][W][line]: channels in blocks of a cache line, of 16 floats or, in programs of integers, 32
 // int16. Every kernel works on one or two registers of channels at a time and walks along a row, so it walks along memory. Arrays of parameters are padded to

@@ -1,4 +1,4 @@
-// Real ops: convolutions, pools, the fully connected layer. Sums are in the order that bcnn/program/ops states.
+// Real ops: convolutions, the fully connected layer. Sums are in the order that bcnn/program/ops states.
 
 alignas(64) static const float zeros[kLine] = {};
 
@@ -254,104 +254,7 @@ static void conv(ConvKind kind, const ConvData& d, const float* const* rows, Vie
     by(d, rows, v, columns, out, out_view, begin, end);
 }
 
-// --- pools -----------------------------------------------------------------------------------------------------------
-
-// Output columns whose taps are all on the map.
-BCNN_INLINE Inside columns_inside(const PoolData& d) {
-    Inside r = {0, d.out_width};
-    while (r.begin < r.end && taps_inside(d, r.begin).begin > 0) r.begin++;
-    while (r.end > r.begin && taps_inside(d, r.end - 1).end < d.kernel_width) r.end--;
-    return r;
-}
-
-// Over the taps `in` of all rows that are on the map, in raster order: `step(from)`. W: how many, if it is known.
-template <int W = 0, class Value, class Step>
-BCNN_INLINE void each_tap(const PoolData& d, const Value* const* rows, ptrdiff_t first, Inside in, const Step& step) {
-    const ptrdiff_t next = ptrdiff_t(d.dilation) * line_of<Value>;
-    for (int ky = 0; ky < d.kernel_height; ky++) {
-        if (!rows[ky]) continue;
-        const Value* from = rows[ky] + first + in.begin * next;
-        for (int i = 0; i < (W ? W : in.end - in.begin); i++, from += next) step(from);
-    }
-}
-
-template <class Value>
-BCNN_INLINE ptrdiff_t first_tap(const PoolData& d, int x) {
-    return ptrdiff_t(x * d.stride - d.left) * line_of<Value>;
-}
-
-// The largest begins with the first tap: on the map, or `least` outside. Away from the sides three taps are a loop of
-// their own, since 3 x 3 is what networks have.
-template <class Value, class Register>
-BCNN_INLINE void max_pool(const PoolData& d, const Value* const* rows, ptrdiff_t at, Value* to, Register least) {
-    const Inside whole = columns_inside(d);
-    for (int x = 0; x < d.out_width; x++, to += line_of<Value>) {
-        const bool inside = whole.begin <= x && x < whole.end;
-        const Inside in = inside ? Inside{0, d.kernel_width} : taps_inside(d, x);
-        const ptrdiff_t first = first_tap<Value>(d, x) + at;
-        Register r = rows[0] && in.begin == 0 && in.end > 0 ? load(rows[0] + first) : least;
-        const auto step = [&](const Value* from) __attribute__((always_inline)) { r = larger(load(from), r); };
-        if (inside && d.kernel_width == 3)
-            each_tap<3>(d, rows, first, in, step);
-        else
-            each_tap(d, rows, first, in, step);
-        store(to, r);
-    }
-}
-
-static void pool(const PoolData& d, const float* const* rows, View v, int channels, float* out, View out_view) {
-    int rows_inside = 0;
-    for (int ky = 0; ky < d.kernel_height; ky++) rows_inside += rows[ky] != nullptr;
-    for (int c = 0; c < channels; c += lanes) {
-        const ptrdiff_t at = place_of(v, c);
-        float* to = out + place_of(out_view, c);
-        if (d.max) {
-            max_pool(d, rows, at, to, broadcast(-__builtin_inff()));
-            continue;
-        }
-        for (int x = 0; x < d.out_width; x++, to += kLine) {
-            const Inside in = taps_inside(d, x);
-            Floats sum = broadcast(0);
-            each_tap(d, rows, first_tap<float>(d, x) + at, in,
-                     [&](const float* from) __attribute__((always_inline)) { sum = add(sum, load(from)); });
-            const int counted = d.inside ? rows_inside * (in.end - in.begin) : d.kernel_height * d.kernel_width;
-            store(to, mul(sum, broadcast(float(1.0 / counted))));
-        }
-    }
-}
-
-template <int fixed>
-static void avg_pool_of(const float* const* rows, int s, View v, int channels, float* out, View out_view, int width) {
-    if (fixed) s = fixed;
-    const Floats share = broadcast(float(1.0 / (double(s) * s)));
-    for (int c = 0; c < channels; c += kLine) {
-        const ptrdiff_t at = place_of(v, c);
-        float* const to = out + place_of(out_view, c);
-        const int used = least(kLine, channels - c);
-        for (int x = 0; x < width; x++)
-            for (int j = 0; j < used; j += lanes) {
-                Floats sum = broadcast(0);
-                for (int y = 0; y < s; y++)
-                    for (int i = 0; i < s; i++) sum = add(sum, load(rows[y] + (x * s + i) * kLine + at + j));
-                store(to + x * kLine + j, mul(sum, share));
-            }
-    }
-}
-
-static void avg_pool(const float* const* rows, int s, View v, int channels, float* out, View out_view, int width) {
-    (s == 1 ? avg_pool_of<1> : s == 2 ? avg_pool_of<2> : avg_pool_of<0>)(rows, s, v, channels, out, out_view, width);
-}
-
-// To a map of one pixel, whose channels are all neighbours.
-static void global_avg_pool(const float* x, int pixels, View v, int begin, int end, float* out) {
-    const Floats share = broadcast(float(1.0 / pixels));
-    for (int c = begin; c < end; c += lanes) {
-        const float* const from = x + place_of(v, c);
-        Floats sum = load(from);
-        for (int p = 1; p < pixels; p++) sum = add(sum, load(from + size_t(p) * kLine));
-        store(out + c, mul(sum, share));
-    }
-}
+// --- the fully connected layer, and copies ----------------------------------------------------------------------------
 
 static void linear(const float* x, int channels, const float* weight, const float* bias, int begin, int end,
                    float* out) {

@@ -17,6 +17,7 @@ namespace scalar {
 #include "fixed_binary.inl"
 #include "fixed_endings.inl"
 #include "fixed_real.inl"
+#include "pools.inl"
 #include "table.inl"
 }  // namespace scalar
 BCNN_KERNELS(scalar)

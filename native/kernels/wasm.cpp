@@ -19,6 +19,7 @@ namespace wasm {
 #include "fixed_binary.inl"
 #include "fixed_endings.inl"
 #include "fixed_real.inl"
+#include "pools.inl"
 #include "table.inl"
 }  // namespace wasm
 BCNN_KERNELS(wasm)
