@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bcnn.base.affine import Floats3
 from bcnn.base.errors import UserError
 from bcnn.models import networks
-from bcnn.models.networks import Floats3, Found, Given
+from bcnn.models.networks import Found, Given
 from bcnn.models.resolve import Model, Resolved, resolve
 from bcnn.models.verbs import Kind
 from bcnn.packed.shipped import names
