@@ -23,7 +23,7 @@ from bcnn.base.errors import UserError
 from bcnn.cli import export as verb  # noqa: F401  (importing it adds the verb)
 from bcnn.cli.app import app
 from bcnn.exports import TARGETS, check, export, targets
-from bcnn.models import convert
+from bcnn.integers import convert
 from bcnn.packed import packfile, shipped
 from bcnn.program import ops as o
 from bcnn.program.bits import pack_bits

@@ -135,7 +135,7 @@ def test_a_verb_does_what_its_cell_says(verb, kind, folder, tmp_path, monkeypatc
         assert "equal torch's" in done.output
 
 
-@pytest.mark.parametrize("kind", VERBS["bcnn.load"].takes)
+@pytest.mark.parametrize("kind", VERBS["load"].takes)
 def test_bcnn_load_opens_what_its_row_says(kind, folder):
     assert len(bcnn.load(given(kind, folder)).predict(str(folder / "photo.png"))[0]) == 5
 
@@ -155,7 +155,7 @@ def test_python_takes_a_module_and_a_config_object(verb, tmp_path):
 
 
 def test_help_says_where_a_users_code_runs():
-    for verb in {verb.partition(" ")[0] for verb in VERBS} - {"bcnn.load"}:
+    for verb in {verb.partition(" ")[0] for verb in VERBS} - {"load"}:
         text = CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "200"}).output
         runs = any(Kind.CODE in row.takes for name, row in VERBS.items() if name.partition(" ")[0] == verb)
         assert ("FILE.py:FUNCTION" in text) == runs, verb
@@ -198,5 +198,5 @@ def test_a_checkpoint_is_told_from_a_packed_file_by_what_is_in_it(folder, tmp_pa
 
 
 def test_what_is_no_model_is_refused():
-    with pytest.raises(UserError, match=r"bcnn\.load takes a shipped model, .*, not int"):
+    with pytest.raises(UserError, match=r"load takes a shipped model, .*, not int"):
         bcnn.load(3)

@@ -13,6 +13,7 @@ from tampered_files import forged, joined, parts
 
 import bcnn
 from bcnn.base.errors import UserError
+from bcnn.base.images import spread
 from bcnn.integers.quantize import fixed
 from bcnn.integers.synthetic_images import pictures
 from bcnn.lowering.lower import lower
@@ -20,7 +21,7 @@ from bcnn.packed import packfile
 from bcnn.program import ops
 from bcnn.program.interpret import interpret_maps
 from bcnn.program.program import Program
-from bcnn.verification.verify import AGREEMENT, compare_engine, spread, verify
+from bcnn.verification.verify import AGREEMENT, compare_engine, verify
 from bcnn.verification.verify_torch import of_checkpoint
 
 torch.set_num_threads(1)

@@ -14,8 +14,8 @@ from networks import NETWORKS
 
 from bcnn.exports.c import code
 from bcnn.exports.c_rules import tables
+from bcnn.integers.convert import in_integers
 from bcnn.lowering.lower import lower
-from bcnn.models.convert import in_integers
 from bcnn.nets.bcnn import Network
 
 

@@ -36,6 +36,7 @@ def whole_way(name: str) -> dict[str, Any]:
     """What happened to one network; runs in a process of its own."""
     import torch
 
+    from bcnn.base.affine import IMAGENET_MEAN, IMAGENET_STD
     from bcnn.bench.pytorch import sample_network
     from bcnn.lowering.lower import lower
     from bcnn.models.networks import Found
@@ -46,7 +47,7 @@ def whole_way(name: str) -> dict[str, Any]:
     torch.set_num_threads(1)
     config = resolve(name)
     network = sample_network(config)
-    found = Found(name, network, config.image_size)
+    found = Found(name, network, config.image_size, IMAGENET_MEAN, IMAGENET_STD)
     began = time.process_time()
     program = lower(network, found.mean, found.std, size=found.size)
     with tempfile.TemporaryDirectory() as folder:

@@ -36,9 +36,9 @@ from bcnn.base.scores import Scores
 from bcnn.data import sources
 from bcnn.data.decode import Unreadable, batches
 from bcnn.engine import Engine, choose_isa
+from bcnn.integers import convert
 from bcnn.integers.quantize import PARAMETERS
 from bcnn.lowering.lower import lower
-from bcnn.models import convert
 from bcnn.models.verify import verify
 from bcnn.packed import card, packfile, shipped
 from bcnn.program.program import Program

@@ -92,6 +92,12 @@ def chosen(what: str) -> tuple[list[Path], list[Path]]:
     return pictures, [file for file in named if file not in set(pictures)]
 
 
+def spread(files: list[Path], limit: int) -> list[Path]:
+    """At most `limit` of them, at even distances: so that sorted classes are all there."""
+    count = min(limit, len(files))
+    return [files[index * len(files) // count] for index in range(count)]
+
+
 def read(photo: Photo, size: tuple[int, int], crop: float = 1.0) -> Pixels:
     """A photo as a network of `size` = (height, width) reads it: opened, decoded and fitted, whatever it comes as."""
     if isinstance(photo, (str, Path, bytes)):

@@ -51,8 +51,8 @@ def convert(
       bcnn convert model.bcnn -o small.bcnn --parameters int8 --data photos/train
       bcnn convert imagenette -o float.bcnn --numbers float32
     """
+    from bcnn.integers.convert import in_floats, in_integers
     from bcnn.models import load
-    from bcnn.models.convert import in_floats, in_integers
     from bcnn.models.resolve import resolve
     from bcnn.packed import packfile
 
@@ -77,8 +77,8 @@ def convert(
 
 def check_numbers(numbers: str, parameters: str, data: Path | None) -> None:
     """Options that go together, before anything takes time."""
+    from bcnn.integers.convert import NUMBERS
     from bcnn.integers.quantize import PARAMETERS
-    from bcnn.models.convert import NUMBERS
 
     for option, given, known in (("--numbers", numbers, NUMBERS), ("--parameters", parameters, PARAMETERS)):
         if given not in known:

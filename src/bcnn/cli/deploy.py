@@ -101,7 +101,7 @@ def pack(
 
 def _pack_integers(found: Found, output: Path, parameters: str, data: Path | None) -> Sizes:
     from bcnn.cli.convert import calibrating, report
-    from bcnn.models.convert import in_integers
+    from bcnn.integers.convert import in_integers
     from bcnn.models.pack import write
 
     def convert(program: Program) -> Program:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bcnn.base.errors import UserError, nearest
-from bcnn.models import convert
+from bcnn.integers import convert
 from bcnn.packed.packfile import open_packed
 from bcnn.packed.shipped import find
 

@@ -30,7 +30,7 @@ def load(model: Model, isa: str | None = None, threads: int | None = None) -> En
     """
     from bcnn.engine import Engine
 
-    return Engine(program(resolve(model, "bcnn.load")), isa=isa, threads=threads)
+    return Engine(program(resolve(model, "load")), isa=isa, threads=threads)
 
 
 def program(what: Resolved) -> Program:

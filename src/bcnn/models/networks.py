@@ -14,7 +14,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from bcnn.base.affine import IMAGENET_MEAN, IMAGENET_STD, Floats3
 from bcnn.base.errors import UserError, nearest
 from bcnn.models.resolve import Resolved
 from bcnn.models.verbs import Kind
@@ -26,6 +25,8 @@ from bcnn.nets.registry import Size
 if TYPE_CHECKING:
     from torch import nn
 
+    from bcnn.base.affine import Floats3
+
 SIZE = (224, 224)
 
 
@@ -36,8 +37,8 @@ class Found:
     name: str
     module: nn.Module
     size: Size
-    mean: Floats3 = IMAGENET_MEAN
-    std: Floats3 = IMAGENET_STD
+    mean: Floats3
+    std: Floats3
     labels: tuple[str, ...] = ()
     crop: float = 1.0
     provenance: dict[str, Any] = field(default_factory=dict)
@@ -81,6 +82,8 @@ def config_of(what: Resolved, given: Given, choices: Mapping[str, Any] = Mapping
 def _untrained(config: AnyNetwork, given: Given) -> Found:
     import torch
 
+    from bcnn.base.affine import IMAGENET_MEAN, IMAGENET_STD
+
     torch.manual_seed(0)
     module = network_spec.build(config).eval()
     mean, std, labels = given.mean or IMAGENET_MEAN, given.std or IMAGENET_STD, given.labels or ()
@@ -104,6 +107,8 @@ def trained(path: str | Path, given: Given | None = None) -> Found:
 
 def of_module(module: nn.Module, name: str, given: Given | None = None) -> Found:
     """Any torch module."""
+    from bcnn.base.affine import IMAGENET_MEAN, IMAGENET_STD
+
     given = given or Given()
     notes: list[str] = []
     config = network_spec.config_of(module)

@@ -16,6 +16,7 @@ from bcnn.models.verbs import Kind
 from bcnn.packed.shipped import names
 
 if TYPE_CHECKING:
+    from bcnn.base.affine import Floats3
     from bcnn.packed.packfile import Sizes
     from bcnn.program.program import Program
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from bcnn.base.errors import UserError, nearest
 from bcnn.models.verbs import VERBS, Kind, Verb
 from bcnn.packed import shipped
-from bcnn.packed.container import format_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -96,6 +95,8 @@ def _of_path(path: Path, row: Verb) -> Kind:
         return Kind.RUN
     if path.suffix == ".bcnn" and Kind.PACKED in row.takes:
         return Kind.PACKED  # its reader says more of a file that is something else
+    from bcnn.packed.container import format_of
+
     written = format_of(path)
     if written.startswith("bcnn-checkpoint"):
         return Kind.CHECKPOINT

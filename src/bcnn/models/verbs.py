@@ -86,7 +86,7 @@ VERBS: dict[str, Verb] = {
     "convert": Verb(True, _files("converts it"), UNTRAINED),
     "export": Verb(True, _files("exports it"), UNTRAINED),
     "info": Verb(True, _files("shows it"), UNTRAINED),
-    "bcnn.load": Verb(True, _files("opens it"), UNTRAINED),
+    "load": Verb(True, _files("opens it"), UNTRAINED),
     "bench": Verb(
         True,
         dict.fromkeys((K.SHIPPED, K.PACKED), "times it") | _networks("times it", "times it with random weights"),

@@ -6,10 +6,7 @@ itself, see `card`. `python -m tools.release.ship` makes them from finished runs
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-
-from bcnn.base.errors import UserError, nearest
 
 FOLDER = Path(__file__).parent / "zoo"
 DEFAULT = "imagenette"  # of `bcnn predict`: photos are what people have
@@ -28,17 +25,8 @@ def start() -> str:
 
 
 def find(model: str | Path) -> Path:
-    """The packed file that a person means: a shipped model by its bare name, or any file by its path.
+    """The packed file of a shipped model, by its bare name; any other text, and every `Path`, is the path of a file.
 
-    The bare name wins over a file or folder that is called the same, so that `bcnn eval imagenette --data imagenette` means
-    one thing everywhere; `./imagenette` and `imagenette.bcnn` are files, and so is whatever comes as a `Path`.
+    What else a text may mean is decided in `bcnn.models.resolve`.
     """
-    if isinstance(model, Path):
-        return model
-    if model in names():
-        return FOLDER / f"{model}.bcnn"
-    path = Path(model)
-    bare = model not in ("", ".", "..") and not path.suffix and os.sep not in model
-    if bare and not path.exists():
-        raise UserError(f"no shipped model and no file is called {model!r}; {nearest(model, names())}")
-    return path
+    return FOLDER / f"{model}.bcnn" if isinstance(model, str) and model in names() else Path(model)

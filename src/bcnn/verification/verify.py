@@ -156,7 +156,7 @@ def _data(program: Program, folder: Path, limit: int, network_logits: Logits | N
         raise UserError(
             f"--data compares the class of each image, but this program makes a map of {program.shapes[-1]}"
         )
-    files = spread(images.files(folder), limit)
+    files = images.spread(images.files(folder), limit)
     engine = Engine(program)
     reference: Logits = network_logits or (lambda batch: np.stack([interpret(program, image) for image in batch]))
     size = program.shapes[0][:2]
@@ -175,12 +175,6 @@ def _data(program: Program, folder: Path, limit: int, network_logits: Logits | N
     return Check(
         "data", agree >= needed, f"first choice equals that of {other} on {agree} of {len(files)} images{accuracy}"
     )
-
-
-def spread(files: list[Path], limit: int) -> list[Path]:
-    """At most `limit` of them, at even distances: so that sorted classes are all there."""
-    count = min(limit, len(files))
-    return [files[index * len(files) // count] for index in range(count)]
 
 
 def classes_of(files: list[Path], folder: Path, program: Program) -> NDArray[np.int64] | None:

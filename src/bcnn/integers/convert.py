@@ -20,7 +20,6 @@ from bcnn.integers.synthetic_images import COUNT, pictures
 from bcnn.packed import card, packfile
 from bcnn.program.interpret import interpret
 from bcnn.program.program import Program
-from bcnn.verification.verify import spread
 
 NUMBERS = ("float32", "int16")
 
@@ -63,4 +62,4 @@ def calibration(program: Program, data: Path | None) -> list[NDArray[np.uint8]]:
         return pictures(height, width)
     if not data.is_dir():
         raise UserError(f"no folder at {data}; --data takes a folder of images of what the network is for")
-    return [images.read(file, (height, width), program.crop) for file in spread(images.files(data), COUNT)]
+    return [images.read(file, (height, width), program.crop) for file in images.spread(images.files(data), COUNT)]
