@@ -14,8 +14,8 @@ from rich.progress import Progress
 
 from bcnn.base.errors import UserError
 from bcnn.cli.app import app, check_output, err, out
-from bcnn.cli.deploy import size_table
 from bcnn.cli.options import taken
+from bcnn.cli.tables import size_table
 
 if TYPE_CHECKING:
     from bcnn.integers.quantize import Fixed

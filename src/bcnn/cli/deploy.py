@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
 from rich.markup import escape
-from rich.table import Table
 
 from bcnn.base.errors import UserError
 from bcnn.cli.app import app, check_output, err, out, say
 from bcnn.cli.options import LabelsOption, MeanOption, SizeOption, StdOption, given, taken
+from bcnn.cli.tables import isa_table, level_table, op_table, size_table
 
 if TYPE_CHECKING:
     from bcnn.models.networks import Found
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from bcnn.packed.packfile import Packed, Sizes
     from bcnn.program.program import Program
 
-# All that the engine's source has; a build holds those of its processor family.
-ISAS = ("avx512", "avx2", "neon", "scalar")
 FEW = 12  # ops that fit a screen beside all the rest
 
 
@@ -210,16 +207,10 @@ def print_checks(
 def _print_isas(as_json: bool) -> None:
     from bcnn.engine import isas
 
-    built = {isa.name: isa for isa in isas()}
     if as_json:
-        print(json.dumps([dataclasses.asdict(isa) for isa in built.values()], indent=2))
-        return
-    table = Table("instruction set", "built", "supported", "active", title="Engine")
-    for name in dict.fromkeys((*built, *ISAS)):
-        isa = built.get(name)
-        facts = (isa is not None, isa is not None and isa.supported, isa is not None and isa.active)
-        table.add_row(name, *("yes" if fact else "no" for fact in facts))
-    out.print(table)
+        print(json.dumps([dataclasses.asdict(isa) for isa in isas()], indent=2))
+    else:
+        out.print(isa_table(isas()))
 
 
 def _info_data(packed: Packed) -> dict[str, Any]:
@@ -251,20 +242,6 @@ def _short(provenance: dict[str, Any]) -> str:
     return text if len(text) <= 240 else text[:237] + "..."
 
 
-def size_table(sizes: Sizes) -> Table:
-    table = Table("part", "bytes", title="Size")
-    table.columns[1].justify = "right"
-    table.add_row("binary weights, one bit each", f"{sizes.binary_weights:,}")
-    table.add_row("real parameters", f"{sizes.real_parameters:,}")
-    if sizes.indices:
-        table.add_row("indices and offsets, int32", f"{sizes.indices:,}")
-    table.add_row("logits of the test vectors", f"{sizes.test_logits:,}")
-    table.add_row("header: ops, names, labels, hashes", f"{sizes.header - sizes.provenance:,}")
-    table.add_row("header: provenance", f"{sizes.provenance:,}", end_section=True)
-    table.add_row("file", f"{sizes.total:,}")
-    return table
-
-
 def _card_text(card: Card) -> str:
     steps = ", ".join(f"{share:.2%} after {step}" for step, share in card.steps.items())
     same = "" if card.agreement is None else f"; torch chooses the same class for {card.agreement:.2%}"
@@ -278,47 +255,3 @@ def _card_text(card: Card) -> str:
         f"Cannot: {card.limits}",
     )
     return escape("\n".join(lines))
-
-
-def op_table(program: Program) -> Table:
-    table = Table(title="Ops", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    for heading in ("op", "kind", "layer", "reads", "makes H,W,C"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("bits", "reals"):
-        table.add_column(heading, no_wrap=True, justify="right")
-    rows = zip(program.ops, program.names, program.shapes, program.counts(), strict=True)
-    for index, (op, name, shape, counts) in enumerate(rows):
-        reads = "+".join(str(read) for read in dict.fromkeys(op.maps_read()))
-        reals = sum(array.size for array in op.arrays() if array.dtype in ("float32", "int16"))
-        made = ",".join(map(str, shape))
-        table.add_row(
-            str(index), type(op).__name__, escape(name), reads, made, f"{counts.binary_params:,}", f"{reals:,}"
-        )
-    return table
-
-
-def level_table(program: Program) -> Table:
-    """A row for all ops in a row that make maps of one height and width: a level of the network."""
-    table = Table(
-        title=f"{len(program.ops)} ops, by the size of their maps", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1)
-    )
-    for heading in ("ops", "first layer", "H,W", "channels"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("bits", "reals"):
-        table.add_column(heading, no_wrap=True, justify="right")
-    counts, first = program.counts(), 0
-    while first < len(program.ops):
-        end = first
-        while end < len(program.ops) and program.shapes[end][:2] == program.shapes[first][:2]:
-            end += 1
-        bits = sum(count.binary_params for count in counts[first:end])
-        reals = sum(
-            array.size for op in program.ops[first:end] for array in op.arrays() if array.dtype in ("float32", "int16")
-        )
-        height, width, channels = program.shapes[end - 1]
-        number = f"{first}-{end - 1}" if end - first > 1 else str(first)
-        table.add_row(
-            number, escape(program.names[first]), f"{height},{width}", str(channels), f"{bits:,}", f"{reals:,}"
-        )
-        first = end
-    return table

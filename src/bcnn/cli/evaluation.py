@@ -13,6 +13,7 @@ from rich.table import Table
 from bcnn.base.files import replacing
 from bcnn.base.progress import bars
 from bcnn.cli.app import err, out
+from bcnn.cli.tables import class_rows
 
 if TYPE_CHECKING:
     from bcnn.verification.evaluation import Result
@@ -84,13 +85,9 @@ def _print(result: Result) -> None:
     for title in ("class", "images", "recognised", "most often taken for"):
         table.add_column(title, justify="right" if title in ("images", "recognised") else "left")
     partly = int((scores.confusion.sum(1) == 0).sum()) > 1  # some classes only
-    for index, (name, row, share) in enumerate(zip(classes, scores.confusion, scores.per_class(), strict=True)):
-        if share is None and partly:
-            continue
-        wrong = row.copy()
-        wrong[index] = 0
-        other = f"{classes[int(wrong.argmax())]} ({wrong.max()})" if wrong.any() else ""
-        table.add_row(escape(name), str(row.sum()), "-" if share is None else f"{share:.1%}", escape(other))
+    for seen, cells in class_rows(classes, scores):
+        if seen or not partly:
+            table.add_row(*cells)
     out.print(table)
     out.print(
         f"top-1 {scores.top1:.2%}, top-5 {scores.top5:.2%} over {scores.count:,} images ({result.how})", highlight=False

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from bcnn.base.errors import UserError
 from bcnn.cli.app import app, check_output, err, out, say
 from bcnn.cli.options import parse_size
+from bcnn.cli.tables import class_rows, plain
 
 if TYPE_CHECKING:
     from bcnn.data.sources import Source
@@ -119,7 +118,7 @@ def _announce(source: Source) -> None:
     """The classes found, before anything is read."""
     from bcnn.learning.photos import counts, warnings
 
-    table = Table("class", "learn from", "held out", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = plain("class", "learn from", "held out")
     listed = counts(source)
     for name, train, held_out in listed[:ROWS]:
         table.add_row(escape(name), f"{train:,}", f"{held_out:,}")
@@ -152,7 +151,7 @@ class Shown:
 def _report(learned: Learned, photos: str, added: str) -> None:
     scores, program = learned.scores, learned.program
     if learned.sizes:
-        table = Table("photos read at", "right", "ms a photo", box=box.SIMPLE_HEAD, pad_edge=False)
+        table = plain("photos read at", "right", "ms a photo")
         for size in learned.sizes:
             mark = " *" if program.shapes[0][:2] == (size.height, size.width) else ""
             table.add_row(f"{size.height} x {size.width}{mark}", f"{size.accuracy:.1%}", f"{1000 * size.seconds:.1f}")
@@ -170,14 +169,9 @@ def _report(learned: Learned, photos: str, added: str) -> None:
             soft_wrap=True,
         )
     else:
-        table = Table("class", "held out", "recognised", "most often taken for", box=box.SIMPLE_HEAD, pad_edge=False)
-        rows = list(zip(program.labels, scores.confusion, scores.per_class(), strict=True))
-        rows = [row for row in rows if row[1].sum()]
-        for name, row, share in rows[:ROWS]:
-            wrong = row.copy()
-            wrong[program.labels.index(name)] = 0
-            other = f"{program.labels[int(wrong.argmax())]} ({wrong.max()})" if wrong.any() else ""
-            table.add_row(escape(name), str(row.sum()), "-" if share is None else f"{share:.1%}", escape(other))
+        table = plain("class", "held out", "recognised", "most often taken for")
+        for cells in [cells for seen, cells in class_rows(program.labels, scores) if seen][:ROWS]:
+            table.add_row(*cells)
         out.print(table)
         out.print(
             f"{scores.top1:.2%} of {scores.count:,} held-out photos are right, measured in the engine", highlight=False

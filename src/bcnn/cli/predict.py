@@ -8,20 +8,16 @@ import math
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from rich import box
 from rich.markup import escape
-from rich.table import Table
 
 from bcnn.base.errors import UserError
 from bcnn.cli.app import app, err, out, say
 from bcnn.cli.options import taken
+from bcnn.cli.tables import answer_table
 from bcnn.packed.shipped import DEFAULT
-
-if TYPE_CHECKING:
-    from bcnn.program.program import Program
 
 NAMED = 3  # skipped files
 
@@ -89,7 +85,7 @@ def predict(
             for rank, best_one in enumerate(answer["predictions"], 1):
                 lines.writerow((answer["image"], rank, best_one["label"], f"{best_one['probability']:.6f}"))
     elif answers:
-        out.print(_table(answers, engine.program))
+        out.print(answer_table(answers, engine.program))
         if model == DEFAULT:  # perhaps not chosen, so say what it can answer at all
             known = f"{model} knows {len(labels)} classes and nothing else: {', '.join(labels)}"
             err.print(escape(known), style="dim", highlight=False, soft_wrap=True)
@@ -126,15 +122,3 @@ def _chosen(photos: list[str]) -> tuple[list[str | Path], list[Path]]:
     if files.count("-") > 1:
         raise UserError("- stands for one image from stdin; give it once")
     return files, skipped
-
-
-def _table(answers: list[dict[str, Any]], program: Program) -> Table:
-    table = Table("image", "label", "probability", box=box.SIMPLE_HEAD, pad_edge=False)
-    for answer in answers:
-        for row, best in enumerate(answer["predictions"]):
-            name = "" if row else escape(answer["image"])
-            label = best["label"]
-            if program.rejects and label == program.labels[-1]:
-                label = f"none of the {len(program.labels) - 1} classes"
-            table.add_row(name, escape(label), f"{best['probability']:.1%}")
-    return table

@@ -41,8 +41,9 @@ def quickstart(
     """
     from bcnn.base.files import write_atomic
     from bcnn.cli import quickstart_shipped
-    from bcnn.cli.deploy import print_checks, size_table
+    from bcnn.cli.deploy import print_checks
     from bcnn.cli.quickstart_page import WEB, Quickstart, Sample, page
+    from bcnn.cli.tables import size_table
     from bcnn.counting.audit import audit
     from bcnn.counting.counts import count
     from bcnn.exports import web
