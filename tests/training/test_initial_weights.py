@@ -215,3 +215,13 @@ def test_pack_says_which_checkpoint_it_takes_and_takes_the_best(run, tmp_path):
         assert "top-1 after step" in result.stderr
     with pytest.raises(UserError, match="chooses among the checkpoints of a run folder"):
         checkpoint.best_of(run / "last.safetensors")
+
+
+def test_a_run_from_a_packed_file_is_a_function_of_its_config_and_data(run, tmp_path):
+    """Whatever was drawn at random before it."""
+    states = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        train(tiny_runs.config(init=str(run / "model.bcnn"), steps=ONE), tmp_path / str(seed))
+        states.append(checkpoint.read(tmp_path / str(seed)).state)
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])

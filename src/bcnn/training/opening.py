@@ -51,6 +51,8 @@ def open_run(run: TrainingRun, device: str, held: ExitStack) -> OpenRun:
     if not run.resume and first:
         show_classes(source)
     init = run.config.init
+    # A network that is rebuilt from a packed file takes the size of its filters from one with random weights.
+    torch.manual_seed(run.config.seed)
     start = initial_weights.read(init) if init and not (run.resume and folder.last.exists()) else None
     config = run.config
     if start is not None and not config.data.mean:  # its weights are used to images normalised so
