@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from bcnn.base.errors import UserError
 from bcnn.base.progress import Progress, silent
 from bcnn.engine import Engine
 from bcnn.models.load import is_trained, program
 from bcnn.models.resolve import Model, resolve
-from bcnn.verification.evaluation import Result, measure_packed
+from bcnn.verification.evaluation import Question, Result, measure_packed
 
 
 def measure(
@@ -24,10 +23,9 @@ def measure(
     Without it, every class of the data must be one of the network's.
     """
     found = resolve(model, "eval")
+    asked = Question(found.name, data, split, strict, only)
     if is_trained(found):
         from bcnn.verification.checkpoint_evaluation import measure_checkpoint
 
-        if only:
-            raise UserError(f"{model} is a checkpoint; pack it to measure some of its classes: bcnn pack {model}")
-        return measure_checkpoint(found.name, data, split, strict, progress)
-    return measure_packed(Engine(program(found)), found.name, data, split, strict, progress, only)
+        return measure_checkpoint(found.path, asked, progress)
+    return measure_packed(Engine(program(found)), asked, progress)

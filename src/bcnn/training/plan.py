@@ -19,17 +19,16 @@ from torch.nn import functional as F
 from bcnn.base import images
 from bcnn.base.errors import UserError
 from bcnn.base.files import check_plain
-from bcnn.data.config import Augment, DataConfig
 from bcnn.data.decode import Unreadable, batches
 from bcnn.data.sources import Source, part
 from bcnn.nets import fused, latent, network_spec
 from bcnn.packed import shipped
 from bcnn.training import adam, budget, initial_weights, recipes
 from bcnn.training.beginning import FIT_IMAGES, FIT_SHARE
+from bcnn.training.choose import tune
 from bcnn.training.config import Step, TrainConfig
 from bcnn.training.time_estimate import FORWARD_SHARE, duration
 
-BATCH = 32
 MEASURED_BATCH = 16  # images of an update that is measured
 MEASURED_SECONDS = 1.5  # of updates
 OPENING_SHARE = 0.05  # of the time: fitting the decoder, the report and packing, done twice
@@ -46,11 +45,10 @@ class TuneSize:
 
     size: int
     passes: float
-    lr: float
 
 
 # In order of preference: the first that there is time for.
-TUNE_SIZES = (TuneSize(128, 4, 2e-3), TuneSize(96, 2, 2e-3), TuneSize(64, 0, 2e-3))
+TUNE_SIZES = (TuneSize(128, 4), TuneSize(96, 2), TuneSize(64, 0))
 
 
 def make(
@@ -115,18 +113,8 @@ class Planner:
             )
             if enough:
                 break
-        tune = Step(name="tune", weights="binary", warmup=1, epochs=1, lr=choice.lr, weight_decay=0.0)
-        config = TrainConfig(
-            recipe="tune",
-            network=network.replace(image_size=(choice.size, choice.size)),
-            data=DataConfig(stored=1.25, crop=0.875, augment=Augment(scale=(0.25, 1.0))),
-            steps=(tune,),
-            batch=BATCH,
-            part=0,
-            init=init,
-            evaluate_with="engine",
-        )
-        return self.finished(config, passes)
+        config = tune(network.replace(image_size=(choice.size, choice.size)))
+        return self.finished(replace(config, init=init, evaluate_with="engine"), passes)
 
     def from_scratch(self, network: network_spec.AnyNetwork | None, side: int) -> TrainConfig:
         """No start fits (tiny images, or another network was asked for): the steps of the nearest recipe, as long as there is time."""

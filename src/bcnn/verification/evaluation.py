@@ -79,19 +79,31 @@ class Result:
         return {"top1": other.scores.top1, "numbers": other.numbers, "same_first_choice": same}
 
 
-def measure_packed(
-    engine: Engine,
-    model: str,
-    data: str = "",
-    split: str = "",
-    strict: bool = False,
-    progress: Progress = silent,
-    only: tuple[str, ...] = (),
-) -> Result:
-    """Scores of an engine over the evaluation images of `data`, see `bcnn.models.evaluate`; `model` is what errors call it."""
-    program = engine.program
-    config = data_config(data, program.crop, program.provenance, strict)
-    found = sources.find(config.source, strict=strict, split=split, training=False)
+@dataclass(frozen=True)
+class Question:
+    """What to measure on which images, see `bcnn.models.evaluate.measure`."""
+
+    model: str  # what errors call it
+    data: str = ""
+    split: str = ""
+    strict: bool = False
+    only: tuple[str, ...] = ()
+
+    def data_config(self, crop: float, provenance: dict[str, Any]) -> DataConfig:
+        """The data set to measure on: the one named, or the embedded one for a network that was trained on it."""
+        config = provenance.get("config", {})
+        trained_on = config.get("data", {}).get("source") if isinstance(config, dict) else None
+        source = self.data or ("digits" if trained_on == "digits" else "")
+        if not source:
+            raise UserError("no data set to measure on; give one with --data PATH")
+        return DataConfig(source=source, crop=crop, strict=self.strict)
+
+
+def measure_packed(engine: Engine, asked: Question, progress: Progress = silent) -> Result:
+    """Scores of what runs in the engine."""
+    program, model, only = engine.program, asked.model, asked.only
+    config = asked.data_config(program.crop, program.provenance)
+    found = sources.find(config.source, strict=asked.strict, split=asked.split, training=False)
     if program.shapes[-1][:2] != (1, 1):
         raise UserError(f"{model} makes a map of {program.shapes[-1]} for an image, no class that could be counted")
     classes = program.shapes[-1][2]
@@ -107,7 +119,7 @@ def measure_packed(
             )
     else:
         check_classes(model, known, len(engine.classes), found.classes)
-    unreadable = Unreadable(strict)
+    unreadable = Unreadable(asked.strict)
     answers: list[Answer] = []
 
     def look(index: ImageIndices, logits: NDArray[np.float32], truth: ImageIndices) -> None:
@@ -156,16 +168,6 @@ def _some(
     if not len(chosen):
         raise UserError(f"the data has no evaluation images of {', '.join(only)}")
     return Images(chosen.items, number[number >= 0])
-
-
-def data_config(data: str, crop: float, provenance: dict[str, Any], strict: bool) -> DataConfig:
-    """The data set to measure on: the one named, or the embedded one for a network that was trained on it."""
-    config = provenance.get("config", {})
-    trained_on = config.get("data", {}).get("source") if isinstance(config, dict) else None
-    source = data or ("digits" if trained_on == "digits" else "")
-    if not source:
-        raise UserError("no data set to measure on; give one with --data PATH")
-    return DataConfig(source=source, crop=crop, strict=strict)
 
 
 def check_classes(model: str, known: tuple[str, ...], classes: int, found: tuple[str, ...]) -> None:
