@@ -27,12 +27,15 @@ import numpy as np
 from bcnn.base.errors import UserError
 from bcnn.base.files import write_atomic
 from bcnn.base.version import __version__
-from bcnn.exports.c_rules import BY_ROWS, kind, kinds, tables
+from bcnn.exports.c_endings import function
+from bcnn.exports.c_rules import BINARY_PIXELS, BINARY_TABLES, BY_ROWS, KIND, fits, kind, kinds, tables
 from bcnn.exports.c_tables import ROWS, Tables
 from bcnn.packed import card
 from bcnn.packed.packfile import Packed, vector_image
 from bcnn.program.interpret import interpret_maps
+from bcnn.program import ops
 from bcnn.program.ops import Values
+from bcnn.program.program import Program
 
 PARTS = Path(__file__).parent / "device"
 # Of a program's numbers: a value of a map in C, a parameter once it is read, and an output in test.c.
@@ -40,12 +43,14 @@ NUMBERS = {"int16": ("int16_t", "int32_t", "int16_t"), "float32": ("float", "flo
 # The kind of an op -> the function that makes a row or takes one, and the files of device/ that has; an op that is not used costs no code.
 FLOOR, MEANS, TAPS, FILTER = "floor.c", "means.c", "taps.c", "filter.c"
 SHARED = {
-    "BINARY_CONV": ("binary_conv", (TAPS, "binary_conv_numbers.c", "binary_conv.c")),
+    "BINARY_CONV": ("binary_conv", (TAPS, "ones.c", "binary_conv_numbers.c", "binary_conv.c")),
     **dict.fromkeys(("POINTWISE", "CONCAT", "SELECT", "UPSAMPLE"), ("move", ("copy_ops.c",))),
 }
 FUNCTIONS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
     "int16": {
         **SHARED,
+        BINARY_PIXELS: ("binary_pixels", ("ones.c", "binary_pixels.c")),
+        BINARY_TABLES: ("binary_tables", ("binary_tables.c",)),
         "CONV": ("conv", (TAPS, "conv.c")),
         "DEPTHWISE": ("filter", ("depthwise.c", FILTER)),
         **dict.fromkeys(("AVG_POOL", "MAX_POOL"), ("pool", (FLOOR, MEANS, TAPS, "pools.c"))),
@@ -138,7 +143,8 @@ def model(made: Tables) -> str:
             "/* Made by bcnn @VERSION@; do not edit. See model.h. */",
             '#include "model.h"\n\n#include <string.h>\n',
             f"enum {{ {', '.join(kinds())} }};\n\ntypedef bcnn_@NAME@_arena arena;\ntypedef @NUMBER@ number; /* of a map */",
-            f"typedef @PARAMETER@ parameter; /* once it is read */\n\n#define OPS {len(made.ops)}\n",
+            f"typedef @PARAMETER@ parameter; /* once it is read */\n\n#define OPS {len(made.ops)}",
+            f"#define MIXED {int(made.mixed)} /* parameters of 16 bits beside those of 8 */\n",
             _part("types.c"),
             *(_array(name, rows) for name, rows in made.named_in(own).items()),
             own,
@@ -150,10 +156,14 @@ def code(made: Tables) -> str:
     """What reads the tables: the parts that this program needs."""
     numbers = made.program.numbers
     functions = FUNCTIONS[numbers]
-    used = list(dict.fromkeys(name for op in made.program.ops if (name := kind(type(op))) in functions))
-    parts = list(dict.fromkeys(part for name in used for part in functions[name][1]))
-    whole = "".join(f"    case {name}: {functions[name][0]}(m, o, out, y); break;\n" for name in used if name != SUMS)
-    sums = f"    case {SUMS}: {functions[SUMS][0]}(m, o, y); return;\n" if SUMS in used else ""
+    kinds_used = [
+        row[KIND] if row[KIND] != BY_ROWS else kind(type(op))
+        for row, op in zip(made.ops, made.program.ops, strict=True)
+    ]
+    names = list(dict.fromkeys(name for name in kinds_used if name in functions))
+    parts = list(dict.fromkeys(part for name in names for part in functions[name][1]))
+    whole = "".join(f"    case {name}: {functions[name][0]}(m, o, out, y); break;\n" for name in names if name != SUMS)
+    sums = f"    case {SUMS}: {functions[SUMS][0]}(m, o, y); return;\n" if SUMS in names else ""
     if FILTER in parts:
         sums += f"    case {BY_ROWS}: filter_by_rows(m, o, y); return;\n"
     step = (
@@ -164,9 +174,44 @@ def code(made: Tables) -> str:
         f"    switch (o->kind) {{\n{whole}    default: break;\n    }}\n    finish(m, o, out, y);\n}}\n"
     )
     before = [_part(part, numbers) for part in ("numbers.c", "rows.c")]
-    endings = [_part("endings.c", numbers), _part("finish.c")]
+    if "depthwise.c" in parts:
+        before.append(_tap_sum(made.program))
     after = [step, _part("input.c", numbers), _part("pull.c"), _part("api.c")]
-    return "\n".join([*before, *endings, *(_part(part, numbers) for part in parts), *after])
+    return _pruned("\n".join([*before, *_endings(made), *(_part(part, numbers) for part in parts), *after]))
+
+
+def _pruned(text: str) -> str:
+    """Without functions that nobody calls."""
+    while True:
+        parts = re.split(r"\n\n(?=static |/\*|#)", text)
+        names = [re.search(r"^static (?:APART )?\w+ \*?(\w+)\(", part, re.MULTILINE) for part in parts]
+        kept = [
+            p for p, name in zip(parts, names, strict=True) if not name or len(re.findall(rf"\b{name[1]}\(", text)) > 1
+        ]
+        if len(kept) == len(parts):
+            return text
+        text = "\n\n".join(kept)
+
+
+def _tap_sum(program: Program) -> str:
+    """Taps saturate one by one, unless no sum can leave 16 bits."""
+    plain = all(fits(program, op) for op in program.ops if isinstance(op, ops.FixedDepthwise))
+    value = "v" if plain else "saturated(v)"
+    return f"/* The sum of some taps{', which the maps read are too small to overflow' * plain}. */\nstatic int32_t tap_sum(int32_t v) {{ return {value}; }}\n"
+
+
+def _endings(made: Tables) -> Iterator[str]:
+    numbers = made.program.numbers
+    yield _part("endings.c", numbers)
+    cases = ["    default: (void)m, (void)row, (void)y; break;\n"]
+    for n, (forms, pixels) in enumerate(made.finishes.items(), 1):
+        yield function(n, forms, numbers, pixels)
+        cases.append(f"    case {n}: finish_{n}(m, o, row, y); break;\n")
+    yield (
+        "/* The endings of a row that an op has just made, in place. */\n"
+        "static void finish(const arena *m, const op *o, number *row, uint32_t y) {\n"
+        f"    switch (o->finish) {{\n{''.join(cases)}    }}\n}}\n"
+    )
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
@@ -195,7 +240,7 @@ def _array(name: str, rows: list[Any]) -> str:
     return f"static const {ROWS[name][0]} {name}[{max(len(rows), 1)}] = {{\n{body}\n}};\n"
 
 
-EMPTY = {"needs": [0] * 5, "endings": [(0, 0), (0, 0), *([0] * 8)]}
+EMPTY = {"needs": [0] * 5, "endings": [(0, 0), (0, 0), 0, 0]}
 
 
 def _shown(name: str, row: Any) -> str:

@@ -54,9 +54,11 @@ class Plan:
     ]  # of every map: where its rows begin, in numbers of the program: 16-bit ones or floats
     numbers: int  # of all rows
     order: tuple[int, ...]  # the op of every step
+    rooms: dict[int, tuple[int, tuple[int, ...]]]  # of ops that want memory for a step: the first of their wishes that
+    # is there in each, and where
 
 
-def plan(program: Program) -> Plan:
+def plan(program: Program, wishes: Mapping[int, Sequence[int]] | None = None) -> Plan:
     """The order of pulls that needs least memory, as far as the best of its single changes, four times, finds it."""
     reads = [list(dict.fromkeys(_reads(program, index))) for index in range(len(program.ops))]
     steps = _needed(program, reads)
@@ -65,7 +67,32 @@ def plan(program: Program) -> Plan:
         tried = (_Run(program, changed, steps) for changed in change(program, best))
         best = min([best, *tried], key=lambda run: run.peak)
     slots, numbers = placed(best.times, [row_size(program, i) for i in range(len(reads))])
-    return Plan(tuple(map(tuple, best.reads)), steps, slots, numbers, tuple(best.order))
+    rooms = {}
+    for index, sizes in (wishes or {}).items():
+        found = ((n, _room(program, best, slots, numbers, index, size)) for n, size in enumerate(sizes))
+        if room := next((one for one in found if one[1]), None):
+            rooms[index] = room
+    return Plan(tuple(map(tuple, best.reads)), steps, slots, numbers, tuple(best.order), rooms)
+
+
+def _room(
+    program: Program, run: _Run, slots: Sequence[Sequence[int]], numbers: int, index: int, size: int
+) -> tuple[int, ...]:
+    """Where no row lives in each step of an op, at even places; empty if a step has none."""
+    found = []
+    for now in (step for step, i in enumerate(run.order) if i == index):
+        live = [
+            (slots[i][y], slots[i][y] + row_size(program, i)) for (i, y), (a, b) in run.times.items() if a <= now <= b
+        ]
+        place = 0
+        for begin, end in sorted(live):
+            if begin - place >= size:
+                break
+            place = max(place, end + end % 2)
+        if place + size > numbers:
+            return ()
+        found.append(place)
+    return tuple(found)
 
 
 def _cuts(program: Program, run: _Run) -> Iterator[list[list[Read]]]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from bcnn.base.errors import UserError
+from bcnn.exports.c_endings import Form
 from bcnn.exports.c_plan import CONSTANTS, by_source, complete, plan
 from bcnn.exports.c_tables import NONE, NOTHING, Tables, Vec, put
 from bcnn.program import ops
@@ -19,12 +21,19 @@ from bcnn.program.program import Program
 
 MOST = (1 << 16) - 1  # channels, and values of one mean: what 16 bits of a table and sums of 32 bits hold
 BY_ROWS = "BY_ROWS"  # the kind of a filter that takes a row of its source in a step
+BINARY_PIXELS = "BINARY_PIXELS"  # of a binary convolution in integers with filters of one tap, and no room for
+BINARY_TABLES = "BINARY_TABLES"  # look-up tables
+TABLES = 256  # words, of one
+SIZES = (2, 1)
+HALF = 1 << 14
+KIND = 7  # of the fields of an op
 
 
 def tables(program: Program) -> Tables:
     for index, (op, name) in enumerate(zip(program.ops, program.names, strict=True)):
         _sayable(op, f"op {index} ({type(op).__name__} {name!r})")
-    made = Tables(program, plan(program))
+    wishes = {i: wished(op, program.shapes[i]) for i, op in enumerate(program.ops) if by_pixels(op)}
+    made = Tables(program, plan(program, wishes))
     for index, (op, name) in enumerate(zip(program.ops, program.names, strict=True)):
         try:
             made.ops.append(_op(made, op, index))
@@ -49,7 +58,7 @@ def kind(cls: type) -> str:
 
 def kinds() -> list[str]:
     """All there are, in the order of their numbers."""
-    return list(dict.fromkeys([*map(kind, RULES), *map(kind, ENDINGS), BY_ROWS]))
+    return list(dict.fromkeys([*map(kind, RULES), BINARY_PIXELS, BINARY_TABLES, BY_ROWS]))
 
 
 # --- one op -----------------------------------------------------------------------------------------------------------
@@ -71,17 +80,27 @@ def _op(made: Tables, op: Op, index: int) -> list[Any]:
         made.needs.append([read.map, *((0, 1, most, most) if read.whole else (read.mul, read.div, most, read.high))])
     after = op.after
     made.endings.extend(_ending(made, ending) for ending in after)
+    pixels = by_pixels(op)
+    forms = (*([_term(op)] if pixels else []), *(_form(ending, shape[2]) for ending in after))
+    if forms:
+        made.finishes[forms] = math.gcd(made.finishes.get(forms, 2), shape[1])
     at = found.at if isinstance(op, CONSTANTS) else put(made.slots, np.array(own.slots[index], np.int64))
     by_rows = by_source(made.program, index) and op.window is not None
-    counts = [needs, len(own.reads[index]), found.parts, found.part_count, endings, len(after)]
+    what = BY_ROWS if by_rows else kind(type(op))
+    if pixels:
+        what = BINARY_TABLES if index in own.rooms else BINARY_PIXELS
+        wish, places = own.rooms.get(index, (0, ()))
+        found.extra, found.shift = put(made.slots, np.array(places, np.int64)), SIZES[wish]
+    finish = list(made.finishes).index(forms) + 1 if forms else 0
+    counts = [needs, len(own.reads[index]), found.parts, found.part_count, endings, finish]
     return [
         *(found.a, found.b, found.c),
         *(at, found.extra, window.padding[0], window.padding[1]),
-        *(BY_ROWS if by_rows else kind(type(op)), own.steps[index], *shape),
+        *(what, own.steps[index], *shape),
         *(found.reads, getattr(op, "groups", 1)),
         *counts,
         *(*window.kernel, *strides, *window.dilation),
-        *(getattr(op, "source", 0), found.shift, 0),
+        *(getattr(op, "source", 0), found.shift, HALF),
     ]
 
 
@@ -104,7 +123,7 @@ def _fixed_input(made: Tables, op: ops.FixedInput, own: _Own) -> None:
     own.extra = put(made.wide, np.concatenate([op.scale, op.offset]))
     own.shift = op.down
     if op.intensity is not None:
-        own.a = made.vec(op.intensity)
+        own.a = made.wide_vec(op.intensity)
 
 
 def _input(made: Tables, op: ops.Input, own: _Own) -> None:
@@ -119,12 +138,17 @@ def _binary(made: Tables, op: ops.BinaryConv | ops.FixedBinaryConv, own: _Own) -
         pad = NONE
         if branch.pad is not None:  # a group from a word of its own on, as the device packs pixels
             pad = put(made.words, pack_bits(unpack_bits(branch.pad, op.reads).reshape(op.groups, inner)).reshape(-1))
-        weight = put(made.words, branch.weight.reshape(-1))
+        weight = put(
+            made.words,
+            (branch.weight.reshape(len(branch.weight), -1).T if by_pixels(op) else branch.weight).reshape(-1),
+        )
         signs = branch.threshold if isinstance(branch, ops.Branch) else branch.above
-        vecs = [made.vec(values) for values in (signs, branch.scale, branch.offset)]
+        times = 2 << branch.up if by_pixels(op) else 1
+        vecs = [made.vec(signs), made.vec(branch.scale, times), made.vec(branch.offset)]
         made.branches.append([*vecs, weight, pad, *branch.shift, getattr(branch, "up", 0), 0])
     taps = op.window.taps
-    made.scratch = max(made.scratch, words(taps) + taps * op.groups * words(inner))
+    bits = words(inner) if by_pixels(op) else words(taps) + taps * op.groups * words(inner)
+    made.scratch = max(made.scratch, bits)
 
 
 def _filters(op: ops.Conv | ops.FixedConv) -> Any:
@@ -150,9 +174,14 @@ def _depthwise(made: Tables, op: ops.FixedDepthwise, own: _Own) -> None:
     own.b = made.vec(op.offset)
 
 
+def _max_pool(made: Tables, op: ops.MaxPool, own: _Own) -> None:
+    own.extra = int(not any(op.window.padding))
+
+
 def _pool(made: Tables, op: ops.AvgPool, own: _Own) -> None:
     taps = op.window.taps
     own.a, own.shift = _shares(made, range(1, taps + 1) if op.inside else [taps]), int(op.inside)
+    own.extra = int(not any(op.window.padding))
 
 
 def _global(made: Tables, op: ops.GlobalAvgPool, own: _Own) -> None:
@@ -200,7 +229,7 @@ RULES: dict[type[Op], Callable[[Tables, Any, _Own], None]] = {
     ops.Linear: _linear,
     ops.FixedDepthwise: _depthwise,
     ops.AvgPool: _pool,
-    ops.MaxPool: _nothing,
+    ops.MaxPool: _max_pool,
     ops.GlobalAvgPool: _global,
     ops.ChannelAvg: _nothing,
     ops.AbsMean: _abs_mean,
@@ -219,16 +248,67 @@ ENDINGS: tuple[type[ops.Ending], ...] = (
 
 
 def _ending(made: Tables, ending: Any) -> list[Any]:
+    """Its parameters and the map it reads; the rest is in the code, by its form."""
     a = b = NOTHING
-    low = high = 0
-    shift = getattr(ending, "up", getattr(ending, "down", 0))
     if isinstance(ending, (ops.Affine, ops.FixedAffine)):
         a, b = (NOTHING if values is None else made.vec(values) for values in (ending.scale, ending.offset))
-    elif isinstance(ending, ops.FixedClip):
+    elif isinstance(ending, ops.FixedSign):
+        a = made.vec(ending.above)
+    elif isinstance(ending, ops.FixedPReLU):
+        a = made.vec(ending.bend, 1 << ending.up)
+    elif not isinstance(ending, ops.FixedClip):
+        a = next((made.vec(values) for values in ending.arrays()), NOTHING)
+    return [a, b, getattr(ending, "source", 0), 0]
+
+
+def _form(ending: Any, channels: int) -> Form:
+    low = high = 0
+    if isinstance(ending, ops.FixedClip):
         low, high = ending.limits.tolist()
     elif isinstance(ending, ops.FixedSign):
-        a, high = made.vec(ending.above), ending.one
-    else:
-        a = next((made.vec(values) for values in ending.arrays()), NOTHING)
-    place = [getattr(ending, name, 0) for name in ("source", "first", "reads")]
-    return [a, b, kind(type(ending)), *place, shift, low, high, 0]
+        high = ending.one
+    affine = isinstance(ending, (ops.Affine, ops.FixedAffine))
+    part = (getattr(ending, "first", 0), getattr(ending, "reads", channels))
+    return Form(
+        kind(type(ending)),
+        getattr(ending, "up", getattr(ending, "down", 0)),
+        low,
+        high,
+        a=affine and ending.scale is not None,
+        b=affine and ending.offset is not None,
+        part=None if part == (0, channels) else part,
+    )
+
+
+def _term(op: ops.FixedBinaryConv) -> Form:
+    """What follows the dots of `BINARY_PIXELS`; low says whether no channel can leave 16 bits."""
+    (branch,) = op.branches
+    scale, offset = (np.abs(values.astype(np.int64)) for values in (branch.scale, branch.offset))
+    fits = (((op.reads << branch.up) * scale >> 15) + 1 + offset).max() <= 32767
+    return Form("TERM", low=int(fits))
+
+
+def wished(op: ops.FixedBinaryConv, shape: ops.Shape) -> list[int]:
+    """16-bit numbers for look-up with entries of two words and of one: tables, and sums of each filter."""
+    return [2 * size * (TABLES + shape[2]) if shape[1] > 4 * (size - 1) else 1 << 31 for size in SIZES]
+
+
+def by_pixels(op: Op) -> TypeGuard[ops.FixedBinaryConv]:
+    """Whether a binary convolution has one filter of one tap for all that it reads, and nothing outside the map."""
+    if not isinstance(op, ops.FixedBinaryConv) or len(op.branches) > 1 or op.groups > 1:
+        return False
+    return op.window.taps == 1 and not any(op.window.padding) and not any(op.branches[0].shift)
+
+
+def fits(program: Program, op: ops.FixedDepthwise) -> bool:
+    """Whether no sum of taps leaves 16 bits, because the map that is read ends with a Bound."""
+    after = getattr(program.ops[op.source], "after", ())
+    *_, bound, shift = (
+        (None, *after, ops.Shift(0)) if after and isinstance(after[-1], ops.Bound) else (None, None, *after)
+    )
+    if not isinstance(bound, ops.Bound) or not isinstance(shift, ops.Shift) or shift.up < 0:
+        return False
+    channels = program.shapes[op.source][2]
+    most = np.minimum(bound.limit.astype(np.int64) << shift.up, 32768)[np.arange(op.reads) % channels]
+    taps = np.abs(op.weight.astype(np.int64)).reshape(-1, op.reads) * most
+    return bool((((taps + 16384) >> 15).sum(axis=0) + np.abs(op.offset.astype(np.int64))).max() <= 32767)

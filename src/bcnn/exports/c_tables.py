@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bcnn.exports.c_endings import Form
 from bcnn.exports.c_plan import Plan
 from bcnn.program.program import Program
 
 NONE = 0xFFFFFFFF
+WIDE = 1 << 31  # of 16-bit numbers, not bytes
 # Of every table: what a row is in C, and its bytes on every machine; device/types.c checks the structs when it is compiled.
 ROWS = {
     "words": ("uint32_t", 4),
@@ -26,7 +28,7 @@ ROWS = {
     "bytes": ("int8_t", 1),
     "needs": ("need", 12),
     "branches": ("branch", 40),
-    "endings": ("ending", 32),
+    "endings": ("ending", 20),
     "ops": ("op", 84),
 }
 
@@ -49,6 +51,8 @@ class Tables:
     branches: list[list[Any]] = field(default_factory=list)
     endings: list[list[Any]] = field(default_factory=list)
     needs: list[list[Any]] = field(default_factory=list)
+    finishes: dict[tuple[Form, ...], int] = field(default_factory=dict)  # the endings of ops; 2 if all rows are even
+    mixed: bool = False  # some parameters are bytes, others have 16 bits
     scratch: int = 0  # words of RAM: bits of the pixels that a filter reads
 
     @property
@@ -69,9 +73,7 @@ class Tables:
     def arena(self) -> tuple[int, int, int]:
         """32-bit words, counters of rows, numbers; without gaps, and together a multiple of four bytes."""
         own, counters, numbers = max(self.scratch, 1), len(self.ops), max(self.plan.numbers, 1)
-        if self.number_bytes == 4:
-            return own, counters + counters % 2, numbers
-        return own, counters, numbers + (counters + numbers) % 2
+        return own, counters + counters % 2, numbers + (numbers % 2 if self.number_bytes == 2 else 0)
 
     @property
     def ram(self) -> int:
@@ -80,15 +82,21 @@ class Tables:
 
     # --- pools --------------------------------------------------------------------------------------------------------
 
-    def vec(self, values: NDArray[Any]) -> Vec:
+    def vec(self, values: NDArray[Any], times: int = 1) -> Vec:
+        """Where values are, and what is to be multiplied with them to get `times` them."""
         flat = values.reshape(-1)
         if flat.dtype == np.float32:
             return put(self.numbers, flat), 0
         flat = flat.astype(np.int64)
         step = int(np.gcd.reduce(flat)) or 1
         if np.abs(flat // step).max() <= 127:
-            return put(self.bytes, flat // step), step
-        return put(self.numbers, flat), 0
+            return put(self.bytes, flat // step), step * times
+        self.mixed = True
+        return put(self.numbers, flat) | WIDE, times
+
+    def wide_vec(self, values: NDArray[Any]) -> Vec:
+        """Of 16-bit numbers in any case."""
+        return put(self.numbers, values.reshape(-1)), 0
 
     def stepped(self, values: NDArray[Any]) -> tuple[Vec, Vec]:
         """Rows of values, and the step of each row if that makes them bytes."""
@@ -96,7 +104,7 @@ class Tables:
         steps = np.maximum(np.gcd.reduce(wide, axis=1, keepdims=True), 1)
         if whole == 1 or np.abs(wide // steps).max() > 127:
             return self.vec(values), NOTHING
-        return (put(self.bytes, (wide // steps).reshape(-1)), 1), self.vec(steps)
+        return (put(self.bytes, (wide // steps).reshape(-1)), 1), self.wide_vec(steps)
 
     @staticmethod
     def vec_size(values: NDArray[Any]) -> int:

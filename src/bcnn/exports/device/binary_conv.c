@@ -1,17 +1,5 @@
 /* Binary convolution: a pixel's values become bits, branch by branch; then xor and count against every filter. */
 
-static unsigned ones(uint32_t w) {
-#if (defined(__GNUC__) || defined(__clang__)) && \
-    (defined(__POPCNT__) || defined(__aarch64__) || defined(__riscv_zbb) || defined(__wasm__))
-    return (unsigned)__builtin_popcount(w);
-#else
-    w -= (w >> 1) & 0x55555555u;
-    w = (w & 0x33333333u) + ((w >> 2) & 0x33333333u);
-    w = (w + (w >> 4)) & 0x0f0f0f0fu;
-    return (unsigned)((w * 0x01010101u & 0xffffffffu) >> 24);
-#endif
-}
-
 /* The bits of one tap, a group behind the other, each from a word of its own on. */
 static void pack(const op *o, const branch *b, const number *x, uint32_t channels, uint32_t *bits) {
     const uint32_t inner = (uint32_t)o->reads / o->groups;

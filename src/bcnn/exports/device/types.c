@@ -1,8 +1,8 @@
 /* What the tables below are made of: no pointers, no padding, so their size is the same on every machine. */
 
-typedef struct { /* a row of parameters: 16-bit numbers, or bytes times a step */
-    uint32_t at;
-    int32_t step; /* 0: numbers[at ...]; else bytes[at ...] * step */
+typedef struct { /* a row of parameters: numbers, or times a step bytes and 16-bit numbers */
+    uint32_t at;  /* of 16-bit numbers with the bit WIDE */
+    int32_t step;
 } vec;
 
 typedef struct { /* before step y of an op, rows up to y * mul / div + add of a map must be there */
@@ -17,10 +17,9 @@ typedef struct { /* a branch of a binary convolution */
     uint16_t up, spare;
 } branch;
 
-typedef struct { /* what follows the sums, value by value */
+typedef struct { /* what follows the sums, value by value: parameters a channel, and the other map */
     vec a, b;
-    uint16_t kind, map, first, reads;
-    int16_t shift, low, high, spare;
+    uint16_t map, spare;
 } ending;
 
 typedef struct { /* an op, and the map that it makes */
@@ -30,14 +29,15 @@ typedef struct { /* an op, and the map that it makes */
     int32_t top, left;
     uint16_t kind, steps, height, width, channels;
     uint16_t reads, groups;
-    uint16_t needs, need_count, parts, part_count, endings, ending_count;
+    uint16_t needs, need_count, parts, part_count, endings, finish;
     uint16_t kernel_y, kernel_x, stride_y, stride_x, dilation_y, dilation_x;
-    uint16_t source, shift, spare;
+    uint16_t source, shift, half;
 } op;
 
 typedef char op_has_no_padding[sizeof(op) == 84 ? 1 : -1];
-typedef char ending_has_no_padding[sizeof(ending) == 32 ? 1 : -1];
+typedef char ending_has_no_padding[sizeof(ending) == 20 ? 1 : -1];
 typedef char branch_has_no_padding[sizeof(branch) == 40 ? 1 : -1];
 typedef char need_has_no_padding[sizeof(need) == 12 ? 1 : -1];
 
 #define NONE 0xffffffffu
+#define WIDE 0x80000000u

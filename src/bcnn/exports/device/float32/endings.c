@@ -1,14 +1,23 @@
 /* What an ending does to one value. */
 
-static number added(const ending *e, number v, number other) {
-    (void)e;
-    return plus(other, v);
+static number added(number v, number other) { return plus(other, v); }
+
+static number gated(number v, number by) { return times(v, by); }
+
+static number scaled(number v, number a) { return times(v, a); }
+
+static number moved(number v, number b) { return plus(v, b); }
+
+static number prelu(number v, number a) { return v < 0 ? times(a, v) : v; }
+
+static number relu(number v) { return v < 0 ? 0 : v; }
+
+static number clip(number v, number low, number high) {
+    v = v < low ? low : v;
+    return v > high ? high : v;
 }
 
-static number gated(const ending *e, number v, number by) {
-    (void)e;
-    return times(v, by);
-}
+static number sign(number v, number a) { return v >= a ? 1.0f : -1.0f; }
 
 /* 1 / (1 + e^-v): z = -v is k ln 2 + r, e^r a series up to r^6 / 720, 2^k put together from its exponent. Constants are log2(e), and
  * ln 2 in two parts. */
@@ -25,24 +34,4 @@ static number sigmoid(number v) {
     bits = (uint32_t)((k == k ? (int32_t)k : 0) + 127) << 23;
     memcpy(&power, &bits, sizeof power);
     return over(1, plus(1, times(e, power)));
-}
-
-/* v after an ending whose parameters for this channel are a and b. */
-static number ended(const ending *e, parameter v, parameter a, parameter b) {
-    switch (e->kind) {
-    case AFFINE:
-        if (e->a.at != NONE) v = times(v, a);
-        return e->b.at != NONE ? plus(v, b) : v;
-    case PRELU:
-        return v < 0 ? times(a, v) : v;
-    case RELU:
-        return v < 0 ? 0 : v;
-    case CLIP:
-        v = v < value(e->a, 0) ? value(e->a, 0) : v;
-        return v > value(e->a, 1) ? value(e->a, 1) : v;
-    case SIGN:
-        return v >= a ? 1.0f : -1.0f;
-    default: /* SIGMOID */
-        return sigmoid(v);
-    }
 }

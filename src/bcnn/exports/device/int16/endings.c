@@ -1,39 +1,35 @@
-/* What an ending does to one value. */
+/* What an ending does to one value. Shifts are constants of the functions that call these. */
 
-static number added(const ending *e, number v, number other) { return plus(v, shifted(other, e->shift)); }
+static int32_t added(int32_t v, int32_t other, int up) { return clamped(v + (up ? shifted(other, up) : other)); }
 
-static number gated(const ending *e, number v, number by) { return saturated(rounded((int32_t)v * by, (unsigned)e->shift)); }
+static int32_t gated(int32_t v, int32_t by, unsigned n) { return clamped(rounded(v * by, n)); }
 
-static number curve(const ending *e, int32_t v) {
-    const int32_t half = (int32_t)128 << e->shift;
+static int32_t scaled(int32_t v, int32_t a, unsigned n) { return clamped(rounded(v * a, n)); }
+
+static int32_t moved(int32_t v, int32_t b) { return clamped(v + b); }
+
+static int32_t prelu(int32_t v, int32_t a, int32_t half, unsigned up) { /* a is the bend times 2^up */
+    if (v >= 0) return v;
+    if (up && v < -((int32_t)32768 >> up)) v = -((int32_t)32768 >> up);
+    return clamped(v + product(v, a, half));
+}
+
+static int32_t relu(int32_t v) { return v < 0 ? 0 : v; }
+
+static int32_t clip(int32_t v, int32_t low, int32_t high) { return v < low ? low : v > high ? high : v; }
+
+static int32_t bound(int32_t v, int32_t a) { return v > a ? a : v < -a ? -a : v; }
+
+static int32_t sign(int32_t v, int32_t a, int32_t one) { return v > a ? one : -one; }
+
+static int32_t curve(int32_t v, vec values, unsigned n) {
+    const int32_t half = (int32_t)128 << n;
     const int32_t w = v < -half ? -half : v > half - 1 ? half - 1 : v;
-    const uint32_t i = (uint32_t)(w + half) >> e->shift;
-    const int32_t rest = w + half - (int32_t)(i << e->shift);
-    const int32_t from = value(e->a, i), to = value(e->a, i + 1);
-    return saturated(from + rounded((to - from) * rest, (unsigned)e->shift));
+    const uint32_t i = (uint32_t)(w + half) >> n;
+    const int32_t rest = w + half - (int32_t)(i << n);
+    const int32_t from = value(values, i), to = value(values, i + 1);
+    return clamped(from + rounded((to - from) * rest, n));
 }
 
-/* v after an ending whose parameters for this channel are a and b. */
-static number ended(const ending *e, parameter v, parameter a, parameter b) {
-    switch (e->kind) {
-    case AFFINE:
-        if (e->a.at != NONE) v = saturated(rounded(v * a, (unsigned)e->shift));
-        return saturated(v + b);
-    case PRELU:
-        if (v >= 0) return (int16_t)v;
-        if (v < -((int32_t)32768 >> e->shift)) v = -((int32_t)32768 >> e->shift);
-        return saturated(v + product(v * ((int32_t)1 << e->shift), a));
-    case RELU:
-        return (int16_t)(v < 0 ? 0 : v);
-    case CLIP:
-        return (int16_t)(v < e->low ? e->low : v > e->high ? e->high : v);
-    case BOUND:
-        return (int16_t)(v > a ? a : v < -a ? -a : v);
-    case SHIFT:
-        return shifted(v, e->shift);
-    case SIGN:
-        return (int16_t)(v > a ? e->high : -e->high);
-    default: /* TABLE */
-        return curve(e, v);
-    }
-}
+/* Of the signs that differ: scale is twice the scale of a dot, all is what the dot of equal signs would make, and 2^14. */
+static int32_t term_of(int32_t v, int32_t scale, int32_t all, int32_t offset) { return down(all - v * scale, 15) + offset; }

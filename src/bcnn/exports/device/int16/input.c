@@ -9,7 +9,7 @@ static void input_row(arena *m, const uint8_t *rgb) {
             out[k] = saturated(rounded(rgb[k] * wide[o->extra + k] + wide[o->extra + 3 + k], o->shift));
         if (o->channels == 4) {
             int32_t sum = 0;
-            for (k = 0; k < 3; k++) sum += out[k] * value(o->a, k);
+            for (k = 0; k < 3; k++) sum += out[k] * numbers[o->a.at + k];
             out[3] = saturated(rounded(sum, 14));
         }
     }
