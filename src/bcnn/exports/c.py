@@ -32,8 +32,8 @@ from bcnn.exports.c_rules import BINARY_PIXELS, BINARY_TABLES, BY_ROWS, KIND, fi
 from bcnn.exports.c_tables import ROWS, Tables
 from bcnn.packed import card
 from bcnn.packed.packfile import Packed, vector_image
-from bcnn.program.interpret import interpret_maps
 from bcnn.program import ops
+from bcnn.program.interpret import interpret_maps
 from bcnn.program.ops import Values
 from bcnn.program.program import Program
 

@@ -81,7 +81,7 @@ def _op(made: Tables, op: Op, index: int) -> list[Any]:
     after = op.after
     made.endings.extend(_ending(made, ending) for ending in after)
     pixels = by_pixels(op)
-    forms = (*([_term(op)] if pixels else []), *(_form(ending, shape[2]) for ending in after))
+    forms = (*([_term(op)] if by_pixels(op) else []), *(_form(ending, shape[2]) for ending in after))
     if forms:
         made.finishes[forms] = math.gcd(made.finishes.get(forms, 2), shape[1])
     at = found.at if isinstance(op, CONSTANTS) else put(made.slots, np.array(own.slots[index], np.int64))
@@ -143,7 +143,7 @@ def _binary(made: Tables, op: ops.BinaryConv | ops.FixedBinaryConv, own: _Own) -
             (branch.weight.reshape(len(branch.weight), -1).T if by_pixels(op) else branch.weight).reshape(-1),
         )
         signs = branch.threshold if isinstance(branch, ops.Branch) else branch.above
-        times = 2 << branch.up if by_pixels(op) else 1
+        times = 2 << getattr(branch, "up", 0) if by_pixels(op) else 1
         vecs = [made.vec(signs), made.vec(branch.scale, times), made.vec(branch.offset)]
         made.branches.append([*vecs, weight, pad, *branch.shift, getattr(branch, "up", 0), 0])
     taps = op.window.taps
@@ -290,7 +290,7 @@ def _term(op: ops.FixedBinaryConv) -> Form:
 
 def wished(op: ops.FixedBinaryConv, shape: ops.Shape) -> list[int]:
     """16-bit numbers for look-up with entries of two words and of one: tables, and sums of each filter."""
-    return [2 * size * (TABLES + shape[2]) if shape[1] > 4 * (size - 1) else 1 << 31 for size in SIZES]
+    return [2 * size * (TABLES + shape[2]) if shape[1] > 2 * size else 1 << 31 for size in SIZES]
 
 
 def by_pixels(op: Op) -> TypeGuard[ops.FixedBinaryConv]:

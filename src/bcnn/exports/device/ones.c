@@ -1,7 +1,11 @@
 /* Bits that are set. */
-static unsigned ones(uint32_t w) {
 #if (defined(__GNUC__) || defined(__clang__)) && \
     (defined(__POPCNT__) || defined(__aarch64__) || defined(__riscv_zbb) || defined(__wasm__))
+#define POPCOUNT
+#endif
+
+static unsigned ones(uint32_t w) {
+#ifdef POPCOUNT
     return (unsigned)__builtin_popcount(w);
 #else
     w -= (w >> 1) & 0x55555555u;

@@ -14,19 +14,38 @@ static void pack(vec above, uint32_t reads, const int16_t *x, uint32_t channels,
     }
 }
 
+/* Those of two words, with one sum of bytes. */
+static unsigned ones_of_two(uint32_t v, uint32_t w) {
+#ifdef POPCOUNT
+    return ones(v) + ones(w);
+#else
+    v -= (v >> 1) & 0x55555555u;
+    w -= (w >> 1) & 0x55555555u;
+    v = (v & 0x33333333u) + ((v >> 2) & 0x33333333u) + (w & 0x33333333u) + ((w >> 2) & 0x33333333u);
+    v = (v & 0x0f0f0f0fu) + ((v >> 4) & 0x0f0f0f0fu);
+    return (unsigned)((v * 0x01010101u & 0xffffffffu) >> 24);
+#endif
+}
+
 static void binary_pixels(arena *m, const op *o, int16_t *out, uint32_t y) {
     const op *map = ops + o->source;
     const branch *b = branches + o->parts;
-    const uint32_t channels = map->channels, made = o->channels, each = ((uint32_t)o->reads + 31) / 32;
+    const uint32_t channels = map->channels, made = o->channels, each = ((uint32_t)o->reads + 31) / 32, step = o->stride_x * channels;
     const int16_t *in = map_row(m, map, y * o->stride_y);
     uint32_t x, k, i;
-    for (x = 0; x < o->width; x++, in += o->stride_x * channels) {
+    for (x = o->width; x; x--, in += step, out += made) {
         const uint32_t *weight = words + b->weight;
         pack(b->above, o->reads, in, channels, m->words);
-        for (k = 0; k < made; k++, weight++) {
-            unsigned apart = 0;
-            for (i = 0; i < each; i++) apart += ones(m->words[i] ^ weight[i * made]);
-            *out++ = (int16_t)apart;
+        if (each & 1) {
+            const uint32_t v = m->words[0];
+            for (k = 0; k < made; k++) out[k] = (int16_t)ones(v ^ *weight++);
+        }
+        for (i = each & 1; i < each; i += 2, weight += made) {
+            const uint32_t v = m->words[i], w = m->words[i + 1];
+            if (i == 0)
+                for (k = 0; k < made; k++, weight++) out[k] = (int16_t)ones_of_two(v ^ *weight, w ^ weight[made]);
+            else
+                for (k = 0; k < made; k++, weight++) out[k] = (int16_t)(out[k] + (int32_t)ones_of_two(v ^ *weight, w ^ weight[made]));
         }
     }
 }
