@@ -160,7 +160,7 @@ struct EndingStep {
     bool other_channel;  // it has one channel
 };
 
-// --- programs of integers: the same on int16 maps, as bcnn/program/ops/fixed_*.py defines them -------------------------
+// --- programs of integers: the same on int16 maps, as bcnn/program/ops defines them ------------------------------------
 
 // What a kernel does in registers after the sums. A bound comes with a shift up, which may be by 0: bounded values are
 // shifted without saturating.

@@ -1,5 +1,5 @@
 // 16-bit numbers without intrinsics: what each of these operations means stands here. `R`, rounded products, and
-// saturating sums are the two that bcnn/program/ops/fixed_numbers.py is built on.
+// saturating sums are the two that bcnn/program/ops/arithmetic.py is built on.
 #pragma once
 
 constexpr int short_lanes = 16;

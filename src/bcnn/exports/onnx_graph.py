@@ -168,7 +168,7 @@ class Graph:
         return self._rows.add(self._unique(f"{self._scope}.{what}", self._taken), values)
 
     def reader(self, function: str, *inputs: str, rows: dict[str, NDArray[Any]], **attributes: Any) -> str:
-        """The op's first step: a function that reads the op's parameters, these rows itself (`onnx_rows`)."""
+        """The op's first step: a function that reads the op's parameters, these rows itself."""
         for what, values in rows.items():
             self.channelwise(values, what)
         made = self.call(function, *inputs, **attributes)

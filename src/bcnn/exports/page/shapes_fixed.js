@@ -1,4 +1,4 @@
-// The rules of integer programs, as in shapes.js: those of bcnn/program/ops/fixed_*.py. Parameters are never -32768, and sums of 32 bits
+// The rules of integer programs, as in shapes.js: those of bcnn/program/ops. Parameters are never -32768, and sums of 32 bits
 // are bounded here, so that the engine need not look.
 
 const HIGH = 32767,
