@@ -16,7 +16,8 @@ from typing import Any
 
 from bcnn.base.errors import UserError
 from bcnn.program.counts import Counts
-from bcnn.program.ops.base import MAX_CHANNELS, MAX_MAP, MAX_SIDE, Op, Shape, whole
+from bcnn.program.ops.base import MAX_CHANNELS, MAX_MAP, MAX_SIDE, Op, Shape
+from bcnn.program.ops.checks import whole
 
 
 class TooLargeError(UserError):

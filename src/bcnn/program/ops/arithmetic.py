@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bcnn.base.errors import UserError
-from bcnn.program.ops.base import Floats, Indices, Shorts, array, whole
+from bcnn.program.ops.base import Floats, Shorts
 
 LOW, HIGH = -32768, 32767
 WIDEST = (1 << 31) - 1  # of sums
@@ -61,31 +60,3 @@ def real(values: Any, bits: Any) -> Floats:
     """values / 2^bits."""
     made: Floats = np.ldexp(np.asarray(values, np.float64), -np.asarray(bits)).astype(np.float32)
     return made
-
-
-# --- checks -----------------------------------------------------------------------------------------------------------
-
-
-def shorts(what: str, values: Any, shape: tuple[int, ...]) -> None:
-    array(what, values, np.int16, shape)
-    if values.size and values.min() == LOW:
-        raise UserError(f"{what} has a value of {LOW}; parameters are at least {LOW + 1}")
-
-
-def indices(what: str, values: Any, shape: tuple[int, ...]) -> None:
-    array(what, values, np.int32, shape)
-
-
-def up(what: str, value: Any, low: int = 0) -> int:
-    return whole(what, value, low, MAX_UP)
-
-
-def down(what: str, value: Any) -> int:
-    return whole(what, value, 0, MAX_DOWN)
-
-
-def fits(what: str, magnitudes: Wide, offset: Indices | int, most: int = 1 << 15) -> None:
-    """Whether offset plus values of up to `most` times numbers of these magnitudes stay below 2^31; by output channel."""
-    bound = magnitudes.astype(np.int64) * most + np.abs(np.asarray(offset, np.int64))
-    if bound.size and int(bound.max()) > WIDEST:
-        raise UserError(f"{what} may reach {int(bound.max())}, more than a sum of 32 bits holds")

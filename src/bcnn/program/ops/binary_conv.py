@@ -18,24 +18,9 @@ from numpy.typing import NDArray
 from bcnn.base.errors import UserError
 from bcnn.program.bits import unpack_bits
 from bcnn.program.counts import Counts
-from bcnn.program.ops.arithmetic import HIGH, plus, product, real, shorts, up
-from bcnn.program.ops.base import (
-    Floats,
-    Map,
-    Op,
-    Part,
-    Shape,
-    Shorts,
-    Words,
-    array,
-    floats,
-    grouped,
-    reads_channels,
-    replicated,
-    source_shape,
-    vector,
-    whole,
-)
+from bcnn.program.ops.arithmetic import HIGH, plus, product, real
+from bcnn.program.ops.base import Floats, Map, Op, Part, Shape, Shorts, Words, replicated
+from bcnn.program.ops.checks import array, floats, grouped, reads_channels, shorts, source_shape, up, vector, whole
 from bcnn.program.ops.conversion import ToIntegers, ToReals, shift
 from bcnn.program.ops.endings import Ending, absolute_endings, check_endings, count_endings, finish
 from bcnn.program.ops.window import ONE_PIXEL, Window, pixels, values

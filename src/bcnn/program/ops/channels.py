@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bcnn.base.errors import UserError
-from bcnn.program.ops.base import MAX_SIDE, Indices, Map, Op, Shape, Values, array, source_shape, vector, whole
+from bcnn.program.ops.base import MAX_SIDE, Indices, Map, Op, Shape, Values
+from bcnn.program.ops.checks import array, source_shape, vector, whole
 
 
 @dataclass(frozen=True, eq=False)

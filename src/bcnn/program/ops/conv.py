@@ -10,34 +10,9 @@ import numpy as np
 
 from bcnn.base.errors import UserError
 from bcnn.program.counts import Counts
-from bcnn.program.ops.arithmetic import (
-    HIGH,
-    LOW,
-    MAX_DOWN,
-    Wide,
-    down_by,
-    fits,
-    indices,
-    plus,
-    product,
-    real,
-    saturated,
-    shorts,
-)
-from bcnn.program.ops.base import (
-    Floats,
-    Indices,
-    Map,
-    Op,
-    Shape,
-    Shorts,
-    floats,
-    grouped,
-    reads_channels,
-    replicated,
-    source_shape,
-    vector,
-)
+from bcnn.program.ops.arithmetic import HIGH, LOW, MAX_DOWN, Wide, down_by, plus, product, real, saturated
+from bcnn.program.ops.base import Floats, Indices, Map, Op, Shape, Shorts, replicated
+from bcnn.program.ops.checks import fits, floats, grouped, indices, reads_channels, shorts, source_shape, vector
 from bcnn.program.ops.conversion import ToIntegers, ToReals, shift, sums
 from bcnn.program.ops.endings import Affine, Ending, absolute_endings, check_endings, count_endings, finish
 from bcnn.program.ops.pointwise import Pointwise

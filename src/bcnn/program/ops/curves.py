@@ -10,8 +10,9 @@ import numpy as np
 
 from bcnn.base.errors import UserError
 from bcnn.program.counts import Counts
-from bcnn.program.ops.arithmetic import HIGH, LOW, down_by, plus, product, real, saturated, shorts
-from bcnn.program.ops.base import Floats, Shape, Shorts, Values, floats, whole
+from bcnn.program.ops.arithmetic import HIGH, LOW, down_by, plus, product, real, saturated
+from bcnn.program.ops.base import Floats, Shape, Shorts, Values
+from bcnn.program.ops.checks import floats, shorts, whole
 from bcnn.program.ops.endings import Affine, Ending
 from bcnn.program.ops.window import values
 

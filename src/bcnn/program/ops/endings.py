@@ -15,22 +15,9 @@ import numpy as np
 
 from bcnn.base.errors import UserError
 from bcnn.program.counts import Counts
-from bcnn.program.ops.arithmetic import (
-    HIGH,
-    LOW,
-    MAX_DOWN,
-    MAX_UP,
-    Wide,
-    down,
-    down_by,
-    plus,
-    real,
-    saturated,
-    shifted,
-    shorts,
-    up,
-)
-from bcnn.program.ops.base import Floats, Kind, Map, Shape, Shorts, Values, floats, replicated, source_shape, whole
+from bcnn.program.ops.arithmetic import HIGH, LOW, MAX_DOWN, MAX_UP, Wide, down_by, plus, real, saturated, shifted
+from bcnn.program.ops.base import Floats, Kind, Map, Shape, Shorts, Values, replicated
+from bcnn.program.ops.checks import down, floats, shorts, source_shape, up, whole
 from bcnn.program.ops.window import pixels, values
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ import numpy as np
 
 from bcnn.base.errors import UserError
 from bcnn.program.counts import Counts
-from bcnn.program.ops.arithmetic import WIDEST, down, down_by, fits, indices, real, saturated, shorts
-from bcnn.program.ops.base import MAX_SIDE, Floats, Indices, Op, Shape, Shorts, Values, array, floats, whole
+from bcnn.program.ops.arithmetic import WIDEST, down_by, real, saturated
+from bcnn.program.ops.base import MAX_SIDE, Floats, Indices, Op, Shape, Shorts, Values
+from bcnn.program.ops.checks import array, down, fits, floats, indices, shorts, whole
 from bcnn.program.ops.conversion import ToIntegers, ToReals
 
 INTENSITY_DOWN = 14

@@ -9,7 +9,8 @@ import numpy as np
 
 from bcnn.base.errors import UserError
 from bcnn.program.counts import Counts
-from bcnn.program.ops.base import Floats, Map, Op, Shape, Values, reads_channels, replicated, source_shape
+from bcnn.program.ops.base import Floats, Map, Op, Shape, Values, replicated
+from bcnn.program.ops.checks import reads_channels, source_shape
 from bcnn.program.ops.conversion import ToIntegers, ToReals, shift, sums
 from bcnn.program.ops.endings import Affine, Ending, absolute_endings, check_endings, count_endings, finish
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from bcnn.base.errors import UserError
 from bcnn.program.counts import Counts
-from bcnn.program.ops.arithmetic import LOW, Wide, mean, saturated, up
-from bcnn.program.ops.base import Floats, Map, Op, Shape, Values, source_shape, whole
+from bcnn.program.ops.arithmetic import LOW, Wide, mean, saturated
+from bcnn.program.ops.base import Floats, Map, Op, Shape, Values
+from bcnn.program.ops.checks import source_shape, up, whole
 from bcnn.program.ops.conversion import ToIntegers, ToReals
 from bcnn.program.ops.window import Window, pixels, values, whole_map
 

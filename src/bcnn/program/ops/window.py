@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bcnn.base.errors import UserError
-from bcnn.program.ops.base import MAX_SIDE, Floats, Part, Shape, Values, whole
+from bcnn.program.ops.base import MAX_SIDE, Floats, Part, Shape, Values
+from bcnn.program.ops.checks import whole
 
 
 @dataclass(frozen=True)
