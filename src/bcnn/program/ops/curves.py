@@ -31,9 +31,6 @@ class PReLU(Ending):
 
     slope: Floats  # [O]
 
-    def check(self, shape: Shape, shapes: Sequence[Shape]) -> None:
-        floats("slope", self.slope, (shape[2],))
-
     def apply(self, v: Floats, maps: Sequence[Floats]) -> Floats:
         return np.where(v < 0, self.slope * v, v)
 
@@ -86,7 +83,7 @@ class FixedPReLU(Ending):
     up: int = 0
 
     def check(self, shape: Shape, shapes: Sequence[Shape]) -> None:
-        shorts("bend", self.bend, (shape[2],))
+        super().check(shape, shapes)
         whole("up", self.up, 0, BEND_UP)
 
     @property
@@ -171,9 +168,6 @@ class Sign(Ending):
 
     threshold: Floats  # [O]
 
-    def check(self, shape: Shape, shapes: Sequence[Shape]) -> None:
-        floats("threshold", self.threshold, (shape[2],))
-
     def apply(self, v: Floats, maps: Sequence[Floats]) -> Floats:
         return np.where(v >= self.threshold, np.float32(1), np.float32(-1))
 
@@ -199,7 +193,7 @@ class FixedSign(Ending):
     one: int
 
     def check(self, shape: Shape, shapes: Sequence[Shape]) -> None:
-        shorts("above", self.above, (shape[2],))
+        super().check(shape, shapes)
         whole("one", self.one, 1, HIGH)
 
     def apply(self, v: Shorts, maps: Sequence[Shorts]) -> Shorts:

@@ -35,7 +35,11 @@ class Ending(Kind):
     least: int = LOW  # of an integer program: what is less is limited before, which the map may hide
 
     def check(self, shape: Shape, shapes: Sequence[Shape]) -> None:
-        """Whether it fits a map of `shape`, after maps of `shapes`; a `UserError` if not."""
+        """Whether it fits a map of `shape`, after maps of `shapes`; a `UserError` if not. Parameters have a value for each channel."""
+        for name, kind, vector in self.fields():
+            check = {"Floats": floats, "Shorts": shorts}.get(kind.removesuffix(" | None"))
+            if check and not (vector is None and kind.endswith(" | None")):
+                check(name, vector, shape[2:])
 
     def apply(self, v: Values, maps: Sequence[Values]) -> Values:
         raise NotImplementedError
@@ -196,17 +200,16 @@ class FixedGate(Ending):
 # --- parameters -------------------------------------------------------------------------------------------------------
 
 
-class _PerChannel:
+class _PerChannel(Ending):
     """What both forms of `Affine` share: either of their two vectors may be left out, not both."""
 
     scale: Any
     offset: Any
 
-    def given(self) -> dict[str, Any]:
-        found = {name: getattr(self, name) for name in ("scale", "offset")}
-        if all(vector is None for vector in found.values()):
+    def check(self, shape: Shape, shapes: Sequence[Shape]) -> None:
+        if self.scale is None and self.offset is None:
             raise UserError("has neither scale nor offset")
-        return {name: vector for name, vector in found.items() if vector is not None}
+        super().check(shape, shapes)
 
     def counts(self, shape: Shape) -> Counts:
         n, (scaled, moved) = values(shape), (self.scale is not None, self.offset is not None)
@@ -214,17 +217,13 @@ class _PerChannel:
 
 
 @dataclass(frozen=True, eq=False)
-class Affine(_PerChannel, Ending):
+class Affine(_PerChannel):
     """v * scale + offset per channel, two roundings; either may be left out, not both. An offset of -0.0 is 0.0."""
 
     SCALES = True
 
     scale: Floats | None
     offset: Floats | None
-
-    def check(self, shape: Shape, shapes: Sequence[Shape]) -> None:
-        for name, vector in self.given().items():
-            floats(name, vector, (shape[2],))
 
     def apply(self, v: Floats, maps: Sequence[Floats]) -> Floats:
         if self.scale is not None:
@@ -248,7 +247,7 @@ class Affine(_PerChannel, Ending):
 
 
 @dataclass(frozen=True, eq=False)
-class FixedAffine(_PerChannel, Ending):
+class FixedAffine(_PerChannel):
     """(v * scale >> down, rounded and saturated) (+) offset per channel; either may be left out, not both."""
 
     NUMBERS = "int16"
@@ -258,8 +257,7 @@ class FixedAffine(_PerChannel, Ending):
     down: int = 0
 
     def check(self, shape: Shape, shapes: Sequence[Shape]) -> None:
-        for name, vector in self.given().items():
-            shorts(name, vector, (shape[2],))
+        super().check(shape, shapes)
         down("down", self.down)
 
     def apply(self, v: Shorts, maps: Sequence[Shorts]) -> Shorts:
@@ -284,7 +282,7 @@ class Bound(Ending):
     limit: Shorts  # [O]
 
     def check(self, shape: Shape, shapes: Sequence[Shape]) -> None:
-        shorts("limit", self.limit, (shape[2],))
+        super().check(shape, shapes)
         if self.limit.min() < 0:
             raise UserError("has a limit below 0")
 
