@@ -18,8 +18,8 @@ namespace {
 class BinaryConv : public Dots<BinaryConvData, Endings> {
 public:
     BinaryConv(const Record& r, Build& build) : Dots(r, build) {
-        const size_t k = size_t(reads_), o = size_t(shape.c);
         bool negative_zero = false;
+        const size_t k = size_t(reads_), o = size_t(shape.c);
         for (const Record& branch : records_) {
             const float* const offset = branch.floats("offset", o);
             for (int c = 0; c < shape.c; c++) negative_zero |= offset[c] == 0 && std::signbit(offset[c]);

@@ -2,17 +2,15 @@
 // as well.
 #include <algorithm>
 
-#include "ops/endings.h"
-#include "ops/window.h"
+#include "ops/filter.h"
 #include "plan/cost.h"
 
 namespace bcnn {
 namespace {
 
-class Conv : public EndedOp<Endings> {
+class Conv : public FilterOp<Endings> {
 public:
-    Conv(const Record& r, const Build& build)
-        : EndedOp(r, build), window_(r.part("window")), reads_(r.number("reads")) {
+    Conv(const Record& r, const Build& build) : FilterOp(r, build) {
         const int groups = r.number("groups"), inner = reads_ / groups, made = shape.c / groups, lanes = kernels_.lanes;
         const size_t o = size_t(shape.c), taps = size_t(window_.taps());
         const float* const weight = r.floats("weight", taps * size_t(inner) * o);
@@ -42,9 +40,6 @@ public:
             }
             depthwise_ = {reads_, from[0].w, window_.stride[0], weight_.data(), offset_.data(), slope};
         }
-    }
-    Range rows(int slot, int y) const override {
-        return slot ? endings_.rows(slot - 1, y) : window_.rows(y, from[0].h);
     }
     int channels(int slot) const override {
         return slot ? endings_.channels(slot - 1) : kind_ == ConvKind::depthwise ? reads_ : 0;
@@ -87,8 +82,6 @@ private:
         return (size_t(window_.kernel[0] + height) * sizeof(float*) + 63) / 64 * 64;
     }
 
-    const Window window_;
-    const int reads_;
     ConvKind kind_;
     bool small_;
     Aligned<float> weight_, offset_, slope_;

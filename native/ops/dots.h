@@ -65,6 +65,7 @@ public:
         return slot >= sources() ? endings_.channels(slot - sources()) : pointwise_ ? reads_ : 0;
     }
     bool splits_channels() const override { return pointwise_ || whole_; }
+    const std::vector<int>* bound() const override { return endings_.bound(); }
     size_t weight_bytes() const override { return weight_.bytes(); }
     size_t parameter_bytes() const override {
         size_t bytes = weight_.bytes() + endings_.parameter_bytes();

@@ -25,8 +25,7 @@ float sigmoid(float v) {
 }  // namespace
 
 Endings::Endings(const Record& record, const Build& build) {
-    const size_t o = size_t(build.shape().c);
-    read(record, build, "Add", "Gate", [&](Ending& e, const Record& r) {
+    read(record, build, "Add", "Gate", [&, o = size_t(build.shape().c)](Ending& e, const Record& r) {
         if (e.add || e.gate) {
             e.data.kind = e.add ? EndingKind::add : EndingKind::gate;
         } else if (r.kind == "Affine") {

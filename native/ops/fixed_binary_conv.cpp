@@ -63,7 +63,6 @@ public:
     double row_time() const override {
         return double(shape.w) * shape.c * (d_.branches * kFixedFinishNs + dots_time());
     }
-    const std::vector<int>* bound() const override { return endings_.bound(); }
     void run(const Task& task) const override {
         const auto s = step<int16_t, FixedBinaryConvStep>(task, fused_.slot, 3);
         (pointwise_ ? kernels_.fixed.binary_conv : kernels_.fixed.bit_conv)(d_, s);

@@ -2,17 +2,15 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "ops/endings.h"
-#include "ops/window.h"
+#include "ops/filter.h"
 #include "plan/cost.h"
 
 namespace bcnn {
 namespace {
 
-class FixedConv : public EndedOp<FixedEndings> {
+class FixedConv : public FilterOp<FixedEndings> {
 public:
-    FixedConv(const Record& r, const Build& build)
-        : EndedOp(r, build), window_(r.part("window")), reads_(r.number("reads")) {
+    FixedConv(const Record& r, const Build& build) : FilterOp(r, build) {
         const int groups = r.number("groups");
         const size_t o = size_t(shape.c), taps = size_t(window_.taps()), inner = size_t(reads_ / groups);
         const size_t height = size_t(window_.kernel[0]), lanes = size_t(kernels_.fixed.lanes);
@@ -64,9 +62,6 @@ public:
               shift};
         if (dense) d_.o = apart * int(joined * made);
     }
-    Range rows(int slot, int y) const override {
-        return slot ? endings_.rows(slot - 1, y) : window_.rows(y, from[0].h);
-    }
     int channels(int slot) const override { return slot ? endings_.channels(slot - 1) : 0; }
     bool splits_channels() const override { return shape.h == 1; }
     bool alone() const override { return from[0].h == 1 && from[0].w == 1; }
@@ -105,8 +100,6 @@ private:
 
     size_t columns_at() const { return (size_t(window_.kernel[0]) * sizeof(int16_t*) + 63) / 64 * 64; }
 
-    const Window window_;
-    const int reads_;
     FixedConvKind kind_;
     Aligned<int16_t> weight_;
     Aligned<int8_t> bytes_;

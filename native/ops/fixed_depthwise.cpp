@@ -6,17 +6,15 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "ops/endings.h"
-#include "ops/window.h"
+#include "ops/filter.h"
 #include "plan/cost.h"
 
 namespace bcnn {
 namespace {
 
-class FixedDepthwise : public EndedOp<FixedEndings> {
+class FixedDepthwise : public FilterOp<FixedEndings> {
 public:
-    FixedDepthwise(const Record& r, const Build& build)
-        : EndedOp(r, build), window_(r.part("window")), reads_(r.number("reads")) {
+    FixedDepthwise(const Record& r, const Build& build) : FilterOp(r, build) {
         const size_t o = size_t(shape.c), taps = size_t(window_.taps()), lanes = size_t(kernels_.fixed.lanes);
         const int16_t* const weight = r.shorts("weight", taps * o);
         offset_ = padded_shorts(r.shorts("offset", o), o);
@@ -48,9 +46,6 @@ public:
                   nullptr,
                   nullptr};
         }
-    }
-    Range rows(int slot, int y) const override {
-        return slot ? endings_.rows(slot - 1, y) : window_.rows(y, from[0].h);
     }
     int channels(int slot) const override { return slot ? endings_.channels(slot - 1) : reads_; }
     size_t parameter_bytes() const override {
@@ -95,8 +90,6 @@ private:
         return true;
     }
 
-    const Window window_;
-    const int reads_;
     bool small_;
     Aligned<int16_t> weight_, offset_, bend_;
     FixedConvData d_{};
