@@ -1,6 +1,6 @@
 """Turn folders of photos into uint8 arrays on disk, one file a set, and write the order of their files beside it.
 
-    python tools/knowledge/arrays.py --data DATA --out ARRAYS
+    python tools/knowledge/arrays.py --data DATA --arrays ARRAYS
 
 DATA holds coco/train2017, mini/{train,val}/WNID, tiny/tiny-imagenet-200, imagenette/{train,val}/WNID (see README.md). A set is
 ARRAYS/NAME.npy, N,S,S,3, and ARRAYS/NAME.txt, one relative file name a line. A set whose .npy exists is skipped; an
@@ -63,12 +63,12 @@ def pack(data: Path, out: Path, name: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=Path("DATA"))
-    parser.add_argument("--out", type=Path, default=Path("ARRAYS"))
+    parser.add_argument("--arrays", type=Path, default=Path("ARRAYS"))
     parser.add_argument("sets", nargs="*", default=list(SETS))
     arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    arguments.arrays.mkdir(parents=True, exist_ok=True)
     for name in arguments.sets:
-        pack(arguments.data, arguments.out, name)
+        pack(arguments.data, arguments.arrays, name)
 
 
 if __name__ == "__main__":
