@@ -7,12 +7,11 @@ that config in integers, with the endings that a converter gives it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from programs import CORNERS, Draw, named
+from programs import Draw, RandomOps, grown, named
 
-from bcnn.base.errors import UserError
 from bcnn.nets.config import NetworkConfig
 from bcnn.program import ops as o
 from bcnn.program.program import Program
@@ -108,78 +107,12 @@ def random_fixed_program(
     seed: int, height: int = 9, width: int = 7, ops: int = 8, most_channels: int = 130, only: Sequence[str] = ()
 ) -> Program:
     """Any op after any other: odd sizes, any channel count, windows, groups, replication, endings that read older maps."""
-    drawn = _Random(seed, most_channels)
-    made: list[o.Op] = [drawn.draw.fixed_input(height, width, drawn.chance(0.5))]
-    drawn.shapes.append(made[0].shape([]))
-    makers = {name: maker for name, maker in drawn.makers.items() if not only or name in only}
-    while len(made) <= ops:
-        source = len(made) - 1 if drawn.chance(0.7) else drawn.whole(0, len(made) - 1)
-        maker = makers[str(drawn.draw.rng.choice(list(makers)))]
-        try:
-            op = maker(source)
-            shape = op.shape(drawn.shapes)
-            if shape[0] * shape[1] * shape[2] > 60_000:
-                continue
-        except UserError:  # a window that does not fit, sums that do not: drawn again
-            continue
-        made.append(op)
-        drawn.shapes.append(shape)
-    return named(made)
+    drawn = _RandomOps(FixedDraw(seed), most_channels)
+    return grown(drawn, drawn.draw.fixed_input(height, width, drawn.chance(0.5)), ops, only)
 
 
-class _Random:
-    """One method an op: a random one that reads `source`, most of the time one that fits."""
-
-    def __init__(self, seed: int, most_channels: int) -> None:
-        self.draw = FixedDraw(seed)
-        self.most = most_channels
-        self.shapes: list[o.Shape] = []
-        self.makers: dict[str, Callable[[int], o.Op]] = {
-            "module": self.module,
-            "binary_conv": self.binary_conv,
-            "conv": self.conv,
-            "depthwise": self.depthwise,
-            "pool": self.pool,
-            "abs_mean": lambda source: o.AbsMean(source),
-            "channel_avg": lambda source: o.ChannelAvg(source, self.whole(1, self.shapes[source][2])),
-            "global_avg_pool": lambda source: o.GlobalAvgPool(source, self.whole(0, 5)),
-            "linear": self.linear,
-            "pointwise": self.pointwise,
-            "constant": self.constant,
-            "concat": self.concat,
-            "select": self.select,
-            "upsample": lambda source: o.Upsample(source, (self.whole(1, 3), self.whole(1, 3))),
-        }
-
-    def chance(self, p: float) -> bool:
-        return bool(self.draw.rng.random() < p)
-
-    def whole(self, low: int, high: int) -> int:
-        return int(self.draw.rng.integers(low, high + 1))
-
-    def channels(self, low: int = 1) -> int:
-        counts = [c for c in CORNERS if low <= c <= self.most]
-        if counts and self.chance(0.5):
-            return int(self.draw.rng.choice(counts))
-        return self.whole(low, max(low, self.most))
-
-    def reads(self, source: int) -> int:
-        c = self.shapes[source][2]
-        return c if self.chance(0.6) else self.channels(c)
-
-    def window(self) -> o.Window:
-        if self.chance(0.3):
-            return o.Window((3, 3), (s := self.whole(1, 5), s), (1, 1, 1, 1))
-        pad = (lambda: self.whole(-1, 3)) if self.chance(0.5) else (lambda: 0)
-        two = self.whole
-        return o.Window(
-            (two(1, 4), two(1, 4)), (two(1, 4), two(1, 4)), (pad(), pad(), pad(), pad()), (two(1, 2), two(1, 3))
-        )
-
-    def groups(self, k: int) -> tuple[int, int]:
-        """Groups that divide k, and channels made that they divide."""
-        groups = int(self.draw.rng.choice([g for g in range(1, k + 1) if k % g == 0])) if self.chance(0.4) else 1
-        return groups, groups * self.whole(1, max(1, self.most // groups))
+class _RandomOps(RandomOps):
+    """The same of integers."""
 
     def add(self, shape: o.Shape, whole: bool = False) -> o.FixedAdd | None:
         same = [i for i, (h, w, k) in enumerate(self.shapes) if (h, w) == shape[:2] and k <= shape[2]]
@@ -263,16 +196,8 @@ class _Random:
         return o.FixedBinaryConv(source, k, branches, after=first + added + after)
 
     def binary_conv(self, source: int) -> o.Op:
+        k, window, groups, made, branches = self.dots(source, self.draw.fixed_branch)
         h, w, _ = self.shapes[source]
-        k, window = self.reads(source), self.window()
-        groups, made = self.groups(k)
-        shifted, pad = self.chance(0.3), self.chance(0.5)
-        branches = tuple(
-            self.draw.fixed_branch(
-                k, made, window.taps, groups, pad, (self.whole(-h, h), self.whole(-w, w)) if shifted else (0, 0)
-            )
-            for _ in range(self.whole(1, 4))
-        )
         return o.FixedBinaryConv(source, k, branches, window, groups, self.endings((*window.size(h, w), made)))
 
     def conv(self, source: int) -> o.Op:
@@ -304,6 +229,9 @@ class _Random:
             return o.MaxPool(source, self.window())
         return o.AvgPool(source, self.window(), self.chance(0.5))
 
+    def global_avg_pool(self, source: int) -> o.Op:
+        return o.GlobalAvgPool(source, self.whole(0, 5))
+
     def linear(self, source: int) -> o.Op:
         c, made = self.shapes[source][2], self.channels()
         h, w, _ = self.shapes[source]
@@ -319,11 +247,3 @@ class _Random:
     def constant(self, source: int) -> o.Op:
         h, w, _ = self.shapes[source]
         return o.FixedConstant(self.draw.shorts(h, w, self.whole(1, 20)))
-
-    def concat(self, source: int) -> o.Op:
-        same = [i for i, s in enumerate(self.shapes) if s[:2] == self.shapes[source][:2]]
-        return o.Concat(tuple(int(i) for i in self.draw.rng.choice(same, self.whole(1, 4))))
-
-    def select(self, source: int) -> o.Op:
-        c = self.shapes[source][2]
-        return o.Select(source, self.draw.rng.integers(0, c, self.channels()).astype(np.int32))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -128,9 +129,14 @@ def random_program(
     seed: int, height: int = 9, width: int = 7, ops: int = 8, most_channels: int = 130, only: Sequence[str] = ()
 ) -> Program:
     """Any op after any other: odd sizes, any channel count, windows, groups, replication, endings that read older maps."""
-    drawn = _Random(seed, most_channels)
-    made: list[o.Op] = [drawn.draw.input(height, width, drawn.chance(0.5))]
-    drawn.shapes.append(made[0].shape([]))
+    drawn = RandomOps(Draw(seed), most_channels)
+    return grown(drawn, drawn.draw.input(height, width, drawn.chance(0.5)), ops, only)
+
+
+def grown(drawn: RandomOps, first: o.Op, ops: int, only: Sequence[str]) -> Program:
+    """`first`, and so many random ops."""
+    made = [first]
+    drawn.shapes.append(first.shape([]))
     makers = {name: maker for name, maker in drawn.makers.items() if not only or name in only}
     while len(made) <= ops:
         source = len(made) - 1 if drawn.chance(0.7) else drawn.whole(0, len(made) - 1)
@@ -140,18 +146,18 @@ def random_program(
             shape = op.shape(drawn.shapes)
             if shape[0] * shape[1] * shape[2] > 60_000:
                 continue
-        except UserError:  # a window that does not fit, an empty map: drawn again
+        except UserError:  # a window or sums that do not fit, an empty map: drawn again
             continue
         made.append(op)
         drawn.shapes.append(shape)
     return named(made)
 
 
-class _Random:
+class RandomOps:
     """One method an op: a random one that reads `source`, most of the time one that fits."""
 
-    def __init__(self, seed: int, most_channels: int) -> None:
-        self.draw = Draw(seed)
+    def __init__(self, draw: Any, most_channels: int) -> None:
+        self.draw = draw
         self.most = most_channels
         self.shapes: list[o.Shape] = []
         self.makers: dict[str, Callable[[int], o.Op]] = {
@@ -162,7 +168,7 @@ class _Random:
             "pool": self.pool,
             "abs_mean": lambda source: o.AbsMean(source),
             "channel_avg": lambda source: o.ChannelAvg(source, self.whole(1, self.shapes[source][2])),
-            "global_avg_pool": o.GlobalAvgPool,
+            "global_avg_pool": self.global_avg_pool,
             "linear": self.linear,
             "pointwise": self.pointwise,
             "constant": self.constant,
@@ -244,17 +250,21 @@ class _Random:
         branches = tuple(self.draw.branch(k, made) for _ in range(self.whole(1, 5)))
         return o.BinaryConv(source, k, branches, after=((o.Add(source, k),) if identity else ()) + after)
 
-    def binary_conv(self, source: int) -> o.Op:
+    def dots(self, source: int, branch: Callable[..., Any]) -> tuple[int, o.Window, int, int, tuple[Any, ...]]:
+        """Channels read, window, groups, channels made and branches of a binary convolution."""
         h, w, _ = self.shapes[source]
         k, window = self.reads(source), self.window()
         groups, made = self.groups(k)
         shifted, pad = self.chance(0.3), self.chance(0.5)
         branches = tuple(
-            self.draw.branch(
-                k, made, window.taps, groups, pad, (self.whole(-h, h), self.whole(-w, w)) if shifted else (0, 0)
-            )
+            branch(k, made, window.taps, groups, pad, (self.whole(-h, h), self.whole(-w, w)) if shifted else (0, 0))
             for _ in range(self.whole(1, 4))
         )
+        return k, window, groups, made, branches
+
+    def binary_conv(self, source: int) -> o.Op:
+        k, window, groups, made, branches = self.dots(source, self.draw.branch)
+        h, w, _ = self.shapes[source]
         if len(branches) > 1 and self.chance(0.5):  # the same bits for two
             same = o.Branch(
                 branches[0].threshold, *[getattr(branches[1], f) for f in ("weight", "scale", "offset", "pad", "shift")]
@@ -283,6 +293,9 @@ class _Random:
         if self.chance(0.5):
             return o.MaxPool(source, self.window())
         return o.AvgPool(source, self.window(), self.chance(0.5))
+
+    def global_avg_pool(self, source: int) -> o.Op:
+        return o.GlobalAvgPool(source)
 
     def linear(self, source: int) -> o.Op:
         ones = [i for i, s in enumerate(self.shapes) if s[:2] == (1, 1)]
