@@ -10,9 +10,10 @@ import pytest
 import tiny_runs
 from typer.testing import CliRunner
 
-from bcnn.cli import quickstart as verb
+from bcnn.cli import quickstart  # noqa: F401  (adds its verb)
 from bcnn.cli.app import app
-from bcnn.cli.quickstart_page import Sample, shown
+from bcnn.models.quickstart import Sample
+from bcnn.models.quickstart_page import shown
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def walk(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bcnn.training.recipes.recipe", lambda name: tiny_runs.config())
         patch.setattr("bcnn.training.report.write", lambda folder: None)  # pictures have a test of their own
-        patch.setattr(verb, "ROUNDS", 2)
+        patch.setattr("bcnn.models.quickstart.ROUNDS", 2)
         result = CliRunner().invoke(app, ["quickstart", "--out", str(folder)], catch_exceptions=False)
     assert "Content-Security-Policy" in (folder / "digits.html").read_text(encoding="utf-8")  # what the page links to
     return result, (folder / "index.html").read_text(encoding="utf-8")

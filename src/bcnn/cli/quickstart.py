@@ -1,6 +1,6 @@
 """`bcnn quickstart`: the walk from the paper to a label in about a minute, on data that ships with scikit-learn.
 
-It prints as it goes, and leaves a page with pictures, `quickstart_page`, to look at and to send around.
+It prints as it goes, and leaves a page with pictures, `models.quickstart_page`, to look at and to send around.
 """
 
 from __future__ import annotations
@@ -17,17 +17,11 @@ from bcnn.cli.app import app, err, out
 from bcnn.nets.config import NetworkConfig
 
 if TYPE_CHECKING:
-    from bcnn.base.images import Pixels
-    from bcnn.base.scores import Logits
-    from bcnn.bench.timing import Times
-    from bcnn.cli.quickstart_page import Sample
-    from bcnn.engine import Engine
-
-ROUNDS = 50  # a few seconds of torch and engine in turns
+    from bcnn.models.quickstart import Sample
 
 
-@app.command()
-def quickstart(
+@app.command(name="quickstart")
+def walk(
     folder: Annotated[
         Path | None,
         typer.Option("--out", help="Where the run, the packed file and the page go; runs/quickstart if not given."),
@@ -40,17 +34,18 @@ def quickstart(
     bcnn quickstart
     """
     from bcnn.base.files import write_atomic
-    from bcnn.cli import quickstart_shipped
     from bcnn.cli.deploy import print_checks
-    from bcnn.cli.quickstart_page import WEB, Quickstart, Sample, page
     from bcnn.cli.tables import size_table
     from bcnn.counting.audit import audit
     from bcnn.counting.counts import count
     from bcnn.exports import web
     from bcnn.lowering.lower import normalised
+    from bcnn.models import quickstart
     from bcnn.models.load import load
     from bcnn.models.pack import pack
+    from bcnn.models.quickstart_page import WEB, page
     from bcnn.packed import packfile
+    from bcnn.packed.shipped import DEFAULT
     from bcnn.training.batches import open_data
     from bcnn.training.interrupt import Stopped
     from bcnn.training.recipes import recipe
@@ -98,21 +93,33 @@ def quickstart(
 
     out.print(Rule("6. run, without torch"))
     engine = load(packed, threads=1)
-    classes = engine.program.labels
-    says = engine.predict(test.pixels, top=3)
-    samples = [Sample(*known) for known in zip(test.pixels, (classes[i] for i in test.labels), says, strict=True)]
+    samples = quickstart.answers(engine, test.pixels, [engine.program.labels[i] for i in test.labels])
     right = sum(sample.right for sample in samples)
     out.print(f"{right} of {len(samples)} test images right: {right / len(samples):.2%}")
-    times = _race(engine, trained.logits, test.pixels[:1])
+    times = quickstart.race(engine, trained.logits, test.pixels[:1])
+    fast, slow = times["engine"], times["torch"]
+    out.print(
+        f"one image, one thread, min (median) of {fast.samples} turns: engine {fast.min:.3f} ({fast.median:.3f}) ms, "
+        f"torch {slow.min:.3f} ({slow.median:.3f}) ms: {slow.min / fast.min:.0f} times as long",
+        soft_wrap=True,
+    )
     out.print(Columns([_picture(sample) for sample in samples[:4]], padding=(0, 3)))
 
     out.print(Rule("7. the models that come with the package"))
-    known = quickstart_shipped.classify(test.pixels, [sample.label for sample in samples])
+    known = quickstart.classify(test.pixels, [sample.label for sample in samples])
+    for photo in known.photos:
+        says = ", ".join(f"{label} {share:.0%}" for label, share in photo.predictions)
+        out.print(f"{DEFAULT}: {photo.caption}; says {says}", highlight=False, soft_wrap=True)
+    if known.knows:
+        out.print(
+            f"it knows {len(known.knows)} classes only: {', '.join(known.knows)}", highlight=False, soft_wrap=True
+        )
+    out.print(f"digits: {known.right} of {len(known.digits)} test images right", highlight=False)
 
     out.print(Rule("8. look at it"))
     with err.status("Building a binary network for sin(x) / x, as in section 3 of the paper ..."):
-        drawn = _approximator(folder / "approximator.png")
-    found = Quickstart(
+        drawn = quickstart.approximator(folder / "approximator.png")
+    found = quickstart.Quickstart(
         RunFolder(folder),
         tree,
         len(report.matrix),
@@ -121,8 +128,8 @@ def quickstart(
         samples,
         times,
         engine.isa,
-        drawn.read_bytes(),
-        quickstart_shipped.section(known),
+        drawn,
+        known,
     )
     web.export(packfile.open_packed(packed), folder / WEB)
     write_atomic(folder / "index.html", page(found).encode("utf-8", "backslashreplace"))
@@ -134,40 +141,9 @@ def quickstart(
     out.print(f"open {folder / 'index.html'} in a browser; next: bcnn info {packed}", highlight=False, soft_wrap=True)
 
 
-def _race(engine: Engine, torch_logits: Logits, image: Pixels) -> dict[str, Times]:
-    """One image, one thread, in turns."""
-    import torch
-
-    from bcnn.bench.timing import interleave
-
-    torch.set_num_threads(1)
-    times = interleave({"engine": lambda: engine.run(image), "torch": lambda: torch_logits(image)}, ROUNDS)
-    fast, slow = times["engine"], times["torch"]
-    out.print(
-        f"one image, one thread, min (median) of {ROUNDS} turns: engine {fast.min:.3f} ({fast.median:.3f}) ms, "
-        f"torch {slow.min:.3f} ({slow.median:.3f}) ms: {slow.min / fast.min:.0f} times as long",
-        soft_wrap=True,
-    )
-    return times
-
-
 def _picture(sample: Sample) -> str:
     """A small grey image in characters, two wide a pixel, over what the engine says it is."""
     shades = " .:-=+*#%@"
     rows = ["".join(shades[int(pixel) * len(shades) // 256] * 2 for pixel in row) for row in sample.pixels[..., 0]]
     label, probability = sample.predictions[0]
     return "\n".join([*rows, f"{label}  {probability:.0%}"])
-
-
-def _approximator(path: Path) -> Path:
-    """The picture of `bcnn approximate sinc`."""
-    from bcnn.theory import Approximator
-    from bcnn.theory.convergence import Setting, converge, halvings
-    from bcnn.theory.examples import EXAMPLES
-    from bcnn.theory.plots import draw
-
-    sinc = EXAMPLES["sinc"]
-    setting = Setting(sinc.f, sinc.domain, sinc.ends, sinc.jumps)
-    points = list(converge(setting, halvings(setting, sinc.d, sinc.Q)))
-    draw(setting, Approximator(setting.plan(sinc.d, sinc.Q)), points, sinc.title, path)
-    return path

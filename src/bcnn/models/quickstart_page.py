@@ -9,19 +9,16 @@ import base64
 import html
 import io
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from PIL import Image
 
-from bcnn.base.images import Pixels
 from bcnn.base.machine import facts
-from bcnn.bench.timing import Times
 from bcnn.counting.counts import Node, count
+from bcnn.models.quickstart import Photo, Quickstart, Sample, Shipped
 from bcnn.nets.config import preset
 from bcnn.packed.packfile import Sizes
 from bcnn.training import plots
 from bcnn.training.report import png
-from bcnn.training.run_folder import RunFolder
 
 STYLE = """
 :root { --ink: #1f2937; --soft: #6b7280; --line: #e5e7eb; --card: #f6f7f9; --page: #fff; --bit: #2563eb; --real: #94a3b8; --bad: #dc2626;
@@ -53,36 +50,8 @@ th { font-weight: 600; color: var(--soft) } th:first-child, td:first-child { tex
   .wide img { filter: invert(.9) hue-rotate(180deg); border-radius: .4rem } }
 """
 WEB = "digits.html"  # beside the page: the packed network as a page of its own, `bcnn export --to web`
+SHOWN = 7  # digits of the shipped model: one row
 COUNTED = ("binary_params", "real_params", "binary_macs", "real_macs")
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """A test image, what it is, and what the engine says, likeliest first."""
-
-    pixels: Pixels
-    label: str
-    predictions: Sequence[tuple[str, float]]
-
-    @property
-    def right(self) -> bool:
-        return self.predictions[0][0] == self.label
-
-
-@dataclass(frozen=True, eq=False)
-class Quickstart:
-    """What one walk found."""
-
-    folder: RunFolder
-    counts: Node
-    products: int  # matrix-matrix products, all 1 x 1 bit
-    sizes: Sizes
-    float_bytes: int  # of the parameters in float32
-    samples: Sequence[Sample]  # the whole test set
-    times: dict[str, Times]  # "engine" and "torch": one image, one thread, in turns
-    isa: str
-    approximator: bytes  # a PNG
-    shipped: str  # the part about the shipped models, see `quickstart_shipped`
 
 
 def page(found: Quickstart) -> str:
@@ -129,7 +98,7 @@ The engine uses {html.escape(found.isa)}. For larger networks and other rivals: 
 <p>The first test image of every class, then {_misses(total - right)}.</p>
 <div class="samples">{"".join(figure(sample) for sample in shown(found.samples))}</div>
 
-{found.shipped}
+{section(found.shipped)}
 <h2>Why it can work: a binary network for any function</h2>
 <p>Section 3 of the paper, built: three layers of 1 bit x 1 bit products come as near to a function as asked,
 here sin(x) / x. The error falls with narrower rectangles (d) and finer heights (Q).</p>
@@ -218,3 +187,40 @@ def image(content: bytes, text: str, kind: str = "png") -> str:
 
 def _bytes(size: float) -> str:
     return f"{size / 1000:.1f} kB" if size < 1e6 else f"{size / 1e6:.2f} MB"
+
+
+def section(found: Shipped) -> str:
+    """HTML for the page."""
+    return f"""<h2>The models that come with the package</h2>
+{_photo_part(found) if found.photos else ""}
+<p>The shipped <code>digits</code> model, trained before with the recipe of that name ({html.escape(found.digits_top1)}), gets
+{found.right} of the {len(found.digits)} test images right; some of them:</p>
+<div class="samples">{"".join(figure(sample) for sample in found.digits[-SHOWN:])}</div>
+"""
+
+
+def _photo_part(found: Shipped) -> str:
+    figures = "".join(
+        f"<figure>{_jpeg(photo)}<figcaption>{html.escape(photo.caption)}; says</figcaption>{_shares(photo.predictions)}</figure>"
+        for photo in found.photos
+    )
+    return f"""<p><code>bcnn predict photo.jpg</code> asks the <code>imagenette</code> model ({html.escape(found.photo_top1)}).
+It knows {len(found.knows)} classes and nothing else: {html.escape(", ".join(found.knows))}. <b>A palace and a flower are none of them</b>, so both answers
+must be wrong: a classifier has to choose, and its probabilities say how it is divided among what it knows, not whether it has seen such a thing.</p>
+<div class="photos">{figures}</div>
+<p class="soft">Photos by danielbuechele, CC BY 2.0, as distributed with scikit-learn.</p>"""
+
+
+def _jpeg(photo: Photo) -> str:
+    buffer = io.BytesIO()
+    Image.fromarray(photo.pixels).save(buffer, "JPEG", quality=85)
+    return image(buffer.getvalue(), photo.caption, "jpeg")
+
+
+def _shares(predictions: Sequence[tuple[str, float]]) -> str:
+    """A bar for each answer, as a share of 1."""
+    return "".join(
+        f'<div class="bar"><span>{html.escape(label)}</span><span class="track"><i class="bit" style="width:{share:.1%}"></i></span>'
+        f"<span>{share:.1%}</span></div>"
+        for label, share in predictions
+    )
