@@ -78,6 +78,42 @@ def test_every_kind_of_op_alone_equals_the_interpreter(numbers: str, only: str, 
     assert says(written(program, tmp_path), *SANITIZED).startswith("equal")
 
 
+def of_pixels(width: int, channels: tuple[int, ...]) -> Program:
+    """Binary convolutions with filters of one tap, each read by the next."""
+    draw = FixedDraw(width)
+    made: list[o.Op] = [draw.fixed_input(6, width)]
+    reads = 4
+    for source, k in enumerate(channels):
+        inner = k if k % reads == 0 else reads  # a map of few channels may be read more than once
+        made.append(o.FixedBinaryConv(source, inner, (draw.fixed_branch(inner, k),)))
+        reads = k
+    return named([*made, o.GlobalAvgPool(len(made) - 1)])
+
+
+PIXELS = {
+    8: (48, 96, 33, 264, 65),
+    5: (31, 62, 310, 40),
+    13: (1, 2, 130, 260, 7),
+    4: (64, 40, 600, 30),
+    3: (260, 20, 500, 8),
+}
+
+
+def test_pixels_are_looked_up_by_eight_and_by_four_and_counted_where_there_is_no_room() -> None:
+    rows = [row for width, channels in PIXELS.items() for row in tables(of_pixels(width, channels)).ops]
+    kinds = {(row[c_rules.KIND], row[-2]) for row in rows}  # and the words of an entry
+    assert {(c_rules.BINARY_TABLES, 2), (c_rules.BINARY_TABLES, 1), (c_rules.BINARY_PIXELS, 2)} <= kinds
+
+
+@needs_compiler
+@pytest.mark.parametrize("width", PIXELS)
+def test_binary_pixels_equal_the_interpreter_however_they_are_counted(width: int, tmp_path: Path) -> None:
+    written(of_pixels(width, PIXELS[width]), tmp_path)
+    assert says(tmp_path, *SANITIZED) == "equal: 2 test vectors, 0 wrong\n"
+    if "popcnt" in Path("/proc/cpuinfo").read_text():
+        assert says(tmp_path, *STRICT, "-mpopcnt").startswith("equal")
+
+
 COMPILERS = {
     "gcc": ["gcc"],
     "gcc, GNU C": ["gcc", "-std=gnu99"],

@@ -50,7 +50,7 @@ FUNCTIONS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
     "int16": {
         **SHARED,
         BINARY_PIXELS: ("binary_pixels", ("ones.c", "binary_pixels.c")),
-        BINARY_TABLES: ("binary_tables", ("binary_tables.c",)),
+        BINARY_TABLES: ("binary_tables", ("ones.c", "binary_pixels.c", "binary_tables.c")),
         "CONV": ("conv", (TAPS, "conv.c")),
         "DEPTHWISE": ("filter", ("depthwise.c", FILTER)),
         **dict.fromkeys(("AVG_POOL", "MAX_POOL"), ("pool", (FLOOR, MEANS, TAPS, "pools.c"))),
@@ -162,7 +162,14 @@ def code(made: Tables) -> str:
     ]
     names = list(dict.fromkeys(name for name in kinds_used if name in functions))
     parts = list(dict.fromkeys(part for name in names for part in functions[name][1]))
-    whole = "".join(f"    case {name}: {functions[name][0]}(m, o, out, y); break;\n" for name in names if name != SUMS)
+    call = "    case {name}: {function}(m, o, out, y); break;\n"
+    calls = [call.format(name=name, function=functions[name][0]) for name in names if name not in (SUMS, BINARY_TABLES)]
+    if BINARY_TABLES in names:
+        either = (
+            call.format(name=BINARY_TABLES, function=functions[name][0]) for name in (BINARY_PIXELS, BINARY_TABLES)
+        )
+        calls.append("#ifdef POPCOUNT\n{}#else\n{}#endif\n".format(*either))
+    whole = "".join(calls)
     sums = f"    case {SUMS}: {functions[SUMS][0]}(m, o, y); return;\n" if SUMS in names else ""
     if FILTER in parts:
         sums += f"    case {BY_ROWS}: filter_by_rows(m, o, y); return;\n"
@@ -177,7 +184,10 @@ def code(made: Tables) -> str:
     if "depthwise.c" in parts:
         before.append(_tap_sum(made.program))
     after = [step, _part("input.c", numbers), _part("pull.c"), _part("api.c")]
-    return _pruned("\n".join([*before, *_endings(made), *(_part(part, numbers) for part in parts), *after]))
+    text = "\n".join([*before, *_endings(made), *(_part(part, numbers) for part in parts), *after])
+    pixels = BINARY_PIXELS in names
+    text = text.replace("@PIXELS@", str(int(pixels))).replace("@ONES@", str(int(pixels or "BINARY_CONV" in names)))
+    return _pruned(text)
 
 
 def _pruned(text: str) -> str:

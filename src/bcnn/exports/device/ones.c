@@ -4,6 +4,8 @@
 #define POPCOUNT
 #endif
 
+#if @ONES@ || defined(POPCOUNT)
+
 static unsigned ones(uint32_t w) {
 #ifdef POPCOUNT
     return (unsigned)__builtin_popcount(w);
@@ -14,3 +16,5 @@ static unsigned ones(uint32_t w) {
     return (unsigned)((w * 0x01010101u & 0xffffffffu) >> 24);
 #endif
 }
+
+#endif

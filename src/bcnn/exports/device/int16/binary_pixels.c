@@ -1,6 +1,8 @@
 /* Binary convolution of single pixels: the values of one become bits; then xor and count against every filter. Makes the numbers of
  * signs that differ. */
 
+#if @PIXELS@ || defined(POPCOUNT)
+
 static void pack(vec above, uint32_t reads, const int16_t *x, uint32_t channels, uint32_t *bits) {
     uint32_t k = 0, c = 0;
     while (k < reads) {
@@ -49,3 +51,5 @@ static void binary_pixels(arena *m, const op *o, int16_t *out, uint32_t y) {
         }
     }
 }
+
+#endif

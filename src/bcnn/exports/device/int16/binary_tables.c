@@ -5,6 +5,8 @@
  * 3. The second sum, of five or six bits of the filter, has 32 or 64 values. Those of 32 bits are six tables, made once for these pixels
  *    and looked up by every filter. Of eight pixels an entry has two words. */
 
+#ifndef POPCOUNT /* with it binary_pixels is faster */
+
 #if defined(__GNUC__) || defined(__clang__)
 typedef uint32_t __attribute__((may_alias)) lanes; /* where at other times rows are */
 #else
@@ -158,3 +160,5 @@ static void binary_tables(arena *m, const op *o, int16_t *out, uint32_t y) {
         }
     }
 }
+
+#endif
