@@ -7,7 +7,7 @@ BUILD  := pyproject.toml CMakeLists.txt src/bcnn/base/version.py $(wildcard nati
 # C++ that .clang-format has the last word on.
 FORMATTED := $(wildcard native/*.cpp native/*.h native/*/*.cpp native/*/*.h native/*/*.inl)
 
-.PHONY: help quickstart test check format sanitize neon avx512 wasm docs bench wheels devices clean
+.PHONY: help quickstart test test-all check format sanitize neon avx512 wasm docs bench wheels devices clean
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -16,6 +16,9 @@ quickstart: $(VENV)/.train  ## set up, train a small network, pack it, verify it
 
 test: $(VENV)/.dev  ## set up and run the tests
 	$(BIN)/python -m pytest -n 2
+
+test-all: $(VENV)/.dev  ## the tests, and the whole corpus of networks that capture must get right or refuse
+	$(BIN)/python -m pytest -n 2 -m "corpus or not corpus"
 
 check: $(VENV)/.dev  ## lint, format, types, who imports whom
 	$(BIN)/ruff check .

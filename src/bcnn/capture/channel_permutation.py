@@ -48,7 +48,7 @@ SAME = frozenset(["clone", "detach", "alias", "lift_fresh", "dropout", "contiguo
 
 def unmoved(value: Value) -> Value:
     """The value behind copies and changes of its type to what it is."""
-    while value.node is not None and not value.written_in_part:
+    while value.node is not None:
         node = value.node
         if node.op in SAME or (node.op == "_to_copy" and node.args[0].tensor.dtype == value.tensor.dtype):
             value = node.args[0]
@@ -61,7 +61,7 @@ def reshaped(value: Value) -> Value:
     """The same behind changes of the shape that keep the order, up to a map N,C,H,W or a vector N,F."""
     value = unmoved(value)
     seen = value
-    while seen.node is not None and not seen.written_in_part and seen.node.op in RESHAPES:
+    while seen.node is not None and seen.node.op in RESHAPES:
         seen = unmoved(seen.node.args[0])
         if seen.tensor.dim() in (2, 4) and seen.shape[0] == 1 and seen.tensor.numel() == value.tensor.numel():
             value = seen
@@ -90,12 +90,7 @@ def _sources(value: Value) -> Iterator[tuple[Value, list[Node]]]:
     while True:
         latest = max(frontier, key=lambda v: v.index)
         node = latest.node
-        if (
-            node is None
-            or latest.written_in_part
-            or node.op not in MOVES | SAME
-            or any(v.constant for v in node.inputs)
-        ):
+        if node is None or node.op not in MOVES | SAME or any(v.constant for v in node.inputs):
             return
         nodes.insert(0, node)
         frontier = (frontier - set(node.outputs)) | set(node.depends)
@@ -126,7 +121,7 @@ def averaged(value: Value) -> Value | None:
     while True:
         latest = max(frontier, key=lambda v: v.index)
         node = latest.node
-        if node is None or node.op not in MOVES | SAME | {"add", "div", "constant_pad_nd"} or latest.written_in_part:
+        if node is None or node.op not in MOVES | SAME | {"add", "div", "constant_pad_nd"}:
             return None
         nodes.insert(0, node)
         frontier = (frontier - set(node.outputs)) | set(node.depends)

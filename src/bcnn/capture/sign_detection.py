@@ -131,7 +131,7 @@ def _one_level(x: Tensor) -> bool:
 
 def pointwise(node: Node, value: Value) -> bool:
     """Whether `value` is made value by value from what its node reads."""
-    if value.written_in_part or not node.outputs or node.outputs[0] is not value:
+    if not node.outputs or node.outputs[0] is not value:
         return False
     if node.op in RESHAPES:
         return True
@@ -291,6 +291,9 @@ def run_again(nodes: list[Node], source: Value, x: Tensor) -> Tensor:
     out = x
     with torch.no_grad():
         for node in nodes:
+            for constant in node.inputs:
+                if constant.constant and constant not in values and (one := _one_pixel(constant, source)) is not None:
+                    values[constant] = one
             # Batch norm reads one parameter a channel, equal ones too; with fewer of them it would read what lies behind.
             for constant in node.inputs if "batch_norm" not in node.op else ():
                 if constant.constant and constant.tensor.numel() > 1 and constant not in values:
@@ -302,6 +305,14 @@ def run_again(nodes: list[Node], source: Value, x: Tensor) -> Tensor:
                 out = made if isinstance(made, Tensor) else made[0]
             values[node.outputs[0]] = out
     return out
+
+
+def _one_pixel(constant: Value, source: Value) -> Tensor | None:
+    """A constant as large as the map and the same at all its pixels, such as `bias.expand_as(x)`, at one of them."""
+    x = constant.tensor
+    if x.dim() != 4 or x.shape[2:] == (1, 1) or x.shape[2:] != source.tensor.shape[2:]:
+        return None
+    return x[:, :, :1, :1] if bool((x == x[:, :, :1, :1]).all()) else None
 
 
 def _shapeless(constant: Value, values: dict[Value, Tensor]) -> dict[Value, Tensor]:

@@ -19,7 +19,7 @@ def as_additions(graph: Graph) -> None:
 
 def _stacked(node: Node, stacked: Value) -> list[Value] | None:
     stack = stacked.node
-    if stack is None or stack.op != "stack" or stacked.written_in_part or node.arg(2, "keepdim", False):
+    if stack is None or stack.op != "stack" or node.arg(2, "keepdim", False):
         return None
     count = stacked.tensor.dim()
     if [d % count for d in node.arg(1, "dim") or []] != [stack.arg(1, "dim", 0) % count]:

@@ -1,7 +1,7 @@
 """The paper's thesis as a check: every operation that lowers to matrix-matrix multiplication is 1 bit x 1 bit (sec. 1).
 
-`audit(module, *inputs)` records a pass of any torch module as it is and one with its parameters shaken, and lists what they
-computed: each matrix product with the width of both operands, its MACs and the module that issued it.
+`audit(module, *inputs)` evaluates the exported graph of any torch module as it is and with its parameters shaken, and lists what
+that computed: each matrix product with the width of both operands, its MACs and the module that issued it.
 
 Widths come from values: all +-1 is 1 bit, anything else the bits of its dtype. A real tensor can hold only +-1 by accident (a
 filter of ones), so a width counts only if it survives adding noise to every trainable parameter: what sign makes stays binary,
@@ -21,7 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import flop_registry
 
-from bcnn.capture.capture import Graph, capture
+from bcnn.capture.capture import Graph, evaluate
+from bcnn.capture.export import export
 
 # Operations by the last part of their aten name. The pattern also catches ones that torch may add or a backend may bring.
 PRODUCT = re.compile(r"(^|_)(conv\w*|\w*mm|matmul|addmm_\w+|rnn\w*|lstm\w*|gru\w*)$|linear$|attention")
@@ -96,20 +97,14 @@ def audit(module: nn.Module, *inputs: Any, noise: float = 0.1, seed: int = 0) ->
         for name, parameter in given.items()
         if parameter.requires_grad and parameter.is_floating_point()
     }
-    first = _record(module, {}, inputs)
-    second = _record(module, {name: value.detach() for name, value in shaken.items()}, inputs)
-    if [op.module for op in first] != [op.module for op in second]:  # values decide what it runs: show both runs
-        return AuditReport((*first, *second))
+    program = export(module, inputs)
+    first = products(evaluate(module, program, inputs))
+    second = products(evaluate(module, program, inputs, {name: value.detach() for name, value in shaken.items()}))
     return AuditReport(tuple(_wider(a, b) for a, b in zip(first, second, strict=True)))
 
 
 def _wider(a: Operation, b: Operation) -> Operation:
     return replace(a, bits=(max(a.bits[0], b.bits[0]), max(a.bits[1], b.bits[1])))
-
-
-def _record(module: nn.Module, parameters: dict[str, Tensor], inputs: tuple[Any, ...]) -> list[Operation]:
-    """Every product of one recorded pass. Composite functions (linear, matmul, einsum) arrive as what they are made of."""
-    return list(products(capture(module, *inputs, parameters=parameters)))
 
 
 def products(graph: Graph) -> Iterator[Operation]:
@@ -187,6 +182,7 @@ READERS: dict[str, Reader] = {
     "mv": lambda args, _: _vector(args[0], args[1]),
     "addmv": lambda args, _: _vector(args[1], args[2]),
     "dot": lambda args, _: _vector(args[0], args[1]),
+    "scaled_dot_product_attention": _attention,
     "_scaled_dot_product_flash_attention_for_cpu": _attention,
     "_scaled_dot_product_flash_attention": _attention,
     "_scaled_dot_product_efficient_attention": _attention,

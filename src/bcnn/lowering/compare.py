@@ -17,7 +17,6 @@ from torch import nn
 
 from bcnn.base.errors import UserError
 from bcnn.lowering.lower import Lowering
-from bcnn.lowering.op_builder import as_map
 from bcnn.program.interpret import run_op
 from bcnn.program.ops import Floats, Op, Shape
 from bcnn.program.program import Program
@@ -53,7 +52,11 @@ def compare(
     network: nn.Module, program: Program, image: NDArray[np.uint8], mean: Sequence[float], std: Sequence[float]
 ) -> Comparison:
     """A network whose operations are not those of the program is a `UserError`."""
-    lowering = Lowering(network, image, mean, std)
+    return compare_on(Lowering(network, image, mean, std), program, image)
+
+
+def compare_on(lowering: Lowering, program: Program, image: NDArray[np.uint8]) -> Comparison:
+    """The same for a network that is lowered already."""
     for index, (mine, other) in enumerate(
         zip(_kinds(lowering.ops, lowering.names), _kinds(program.ops, program.names), strict=False)
     ):
@@ -61,7 +64,7 @@ def compare(
             raise UserError(f"op {index} of the program is {other}, but the network has {mine} there")
     if len(lowering.ops) != len(program.ops):
         raise UserError(f"the program has {len(program.ops)} ops, but the network lowers to {len(lowering.ops)}")
-    maps = [as_map(value.tensor) for value in lowering.values]
+    maps = lowering.maps_of(image)
     differences = []
     for index, op in enumerate(program.ops):
         read: list[Any] = [image] if index == 0 else maps

@@ -9,7 +9,7 @@ operation reads are never maps. Then the drafts are written down in the order of
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,13 @@ from torch import Tensor, nn
 
 from bcnn.base.affine import normalise, scale_offset
 from bcnn.base.errors import UserError
-from bcnn.capture.capture import Graph, Node, Value, capture
+from bcnn.capture.capture import Graph, Node, Replay, Value, capture
 from bcnn.capture.channel_permutation import MOVES, intensity, moved, reshaped
 from bcnn.capture.sign_detection import Step, find_step
 from bcnn.capture.stacked_sums import as_additions
 from bcnn.lowering import pool_rules, rules
 from bcnn.lowering.fold import Doubles, single
-from bcnn.lowering.op_builder import Draft, Found
+from bcnn.lowering.op_builder import Draft, Found, as_map
 from bcnn.program import ops as o
 from bcnn.program.program import Program
 
@@ -39,10 +39,12 @@ def lower(
     crop: float = 1.0,
     provenance: dict[str, Any] | None = None,
     size: tuple[int, int] | None = None,
+    check: bool = False,
 ) -> Program:
     """The program of a network that reads (u / 255 - mean) / std, u being the bytes of an RGB image of `size`.
 
-    A network that has a `config` with an `image_size` needs no `size`.
+    A network that has a `config` with an `image_size` needs no `size`. With `check`, the program is compared with torch on eight
+    images (`bcnn.lowering.check`), and one that differs is refused.
 
     >>> import bcnn
     >>> from bcnn.nets.bcnn import Network
@@ -51,7 +53,12 @@ def lower(
     (1, 1, 10)
     """
     lowering = Lowering(network, sample_image(image_size(network, size)), mean, std)
-    return lowering.program(tuple(labels), crop, provenance or {})
+    program = lowering.program(tuple(labels), crop, provenance or {})
+    if check:
+        from bcnn.lowering.check import check as compare_all
+
+        compare_all(lowering, program)
+    return program
 
 
 def image_size(network: nn.Module, size: tuple[int, int] | None = None) -> tuple[int, int]:
@@ -72,7 +79,7 @@ def normalised(images: np.ndarray[Any, Any], mean: Sequence[float], std: Sequenc
 
 
 class Lowering:
-    """A recorded pass and the ops it becomes; `values[i]` is what torch has for map i."""
+    """A recorded pass and the ops it becomes; `values[i]` is torch's value of map i."""
 
     def __init__(
         self, network: nn.Module, image: np.ndarray[Any, Any], mean: Sequence[float], std: Sequence[float]
@@ -81,6 +88,7 @@ class Lowering:
         self.network = type(network).__name__
         if any(p.device.type != "cpu" or p.dtype != torch.float32 for p in network.parameters()):
             network = copy.deepcopy(network).float().cpu()
+        self.module, self.mean, self.std, self.size = network, mean, std, (image.shape[0], image.shape[1])
         self.graph: Graph = capture(network, normalised(image[None], mean, std))
         as_additions(self.graph)
         self.notes: list[str] = []
@@ -106,7 +114,11 @@ class Lowering:
         return Program(tuple(self.ops), tuple(self.names), labels, crop, provenance)
 
     def error(self, node: Node | None, reason: str) -> UserError:
-        where = "its input" if node is None else f"{node.module or self.network} ({node.op})"
+        where = (
+            "its input"
+            if node is None
+            else f"{node.module or self.network} ({node.op}){node.line and ', ' + node.line}"
+        )
         return UserError(f"cannot lower {where}: {reason}")
 
     # --- the whole ----------------------------------------------------------------------------------------------------
@@ -117,6 +129,10 @@ class Lowering:
             raise UserError(f"cannot lower {self.network}: it must return one tensor of logits, N,classes or N,C,H,W")
         output = reshaped(output)
         while output.node is not None and output.node.op in ("_log_softmax", "_softmax"):
+            if output.node.args[1] % output.tensor.dim() != 1:
+                raise self.error(
+                    output.node, f"a softmax over dimension {output.node.args[1]} is not lowered; over classes it is"
+                )
             self.notes.append(f"{output.node.op[1:]} at the end is left out: the program returns what it is taken of")
             output = reshaped(output.node.args[0])
         if output.constant or output.node is None:
@@ -131,6 +147,7 @@ class Lowering:
             if value in drafted:
                 continue
             drafted.add(value)
+            self.check_map(value)
             if value not in self.drafts:
                 self.drafts[value] = rules.draft(self, value)
             wanted += self.drafts[value].reads
@@ -141,6 +158,7 @@ class Lowering:
         self.names: list[str] = []
         self.values: list[Value] = []
         self.sizes: list[Doubles | None] = []
+        self.lines: list[str] = []  # of the user's code
         index: dict[Value, int] = {}
         for value in self.wanted:
             draft = self.drafts[value]
@@ -148,7 +166,18 @@ class Lowering:
             self.names.append(draft.module or self.network)
             self.values.append(value)
             self.sizes.append(draft.size)
+            self.lines.append(value.node.line if value.node else "")
             index[value] = len(self.ops) - 1
+
+    def maps_of(self, image: np.ndarray[Any, Any]) -> list[o.Floats]:
+        """What torch has for each op on another image."""
+        replay = Replay(self.graph, normalised(image[None], self.mean, self.std))
+        kept = set(self.values)
+        made = []
+        for value in self.values:
+            made.append(as_map(replay(value)))
+            replay.forget_all_but(kept)
+        return made
 
     # --- what rules ask -------------------------------------------------------------------------------------------------
 
@@ -175,11 +204,28 @@ class Lowering:
     def ending(self, value: Value) -> Found | None:
         """What `value` is of a value before it, if that can be an ending."""
         rule = rules.ENDINGS.get(value.node.op) if value.node is not None else None
-        return None if rule is None or value.node is None else rule(self, value.node, value)
+        if rule is None or value.node is None:
+            return None
+        self.check_keywords(value.node)
+        return rule(self, value.node, value)
 
-    def virtual(self, like: Value, tensor: Tensor, draft: Draft) -> Value:
-        """A map that the pass has no value for, made just before `like`."""
-        value = Value(like.index - 0.5, tensor, False)  # type: ignore[arg-type]
+    def check_map(self, value: Value) -> None:
+        """One image's map or vector in float32: what a program can hold."""
+        if value.tensor.dtype != torch.float32:
+            raise self.error(value.node, f"its values are {str(value.tensor.dtype)[6:]}; only float32 is lowered")
+        if value.tensor.dim() not in (2, 4) or value.shape[0] != 1:
+            raise self.error(value.node, f"a tensor of {value.shape} is lowered only as N,C,H,W or N,F of one image")
+
+    def check_keywords(self, node: Node) -> None:
+        """Arguments that come by name change what an operation does: a rule says which it handles."""
+        for name, argument in node.kwargs.items():
+            if name not in rules.KEYWORDS.get(node.op, ()) and argument is not None:
+                raise self.error(node, f"its argument {name}={argument} is not lowered")
+
+    def virtual(self, like: Value, draft: Draft, function: Callable[..., Tensor], *sources: Value) -> Value:
+        """A map that the graph has no value for, made just before `like`: a function of others."""
+        tensor = function(*(source.tensor for source in sources))
+        value = Value(like.index - 0.5, tensor, False, recipe=(function, sources))  # type: ignore[arg-type]
         while any(other.index == value.index for other in self.drafts):
             value.index -= 2**-20  # type: ignore[assignment]
         self.drafts[value] = draft
@@ -188,6 +234,7 @@ class Lowering:
     def replicated(self, value: Value) -> tuple[Value, int]:
         """(source, K): the map to read, and how many channels of it, replicated, `value` is."""
         value = reshaped(value)
+        self.check_map(value)
         if value in self.drafts:
             return value, channels(value)
         found = moved(value) if value.node is not None and value.node.op in MOVES else None

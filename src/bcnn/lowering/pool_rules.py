@@ -79,7 +79,7 @@ def pool_of_replicas(lowering: Lowering, value: Value) -> tuple[Value, int] | No
         window = pool_window(lowering, node, value)
         inside = not bool(node.arg(5, "count_include_pad", True)) and any(window.padding)
         drafted = Draft((source,), lambda map_of: o.AvgPool(map_of(source), window, inside), node.module)
-        made[key] = lowering.virtual(value, value.tensor[:, :own], drafted)
+        made[key] = lowering.virtual(value, drafted, lambda x: x[:, :own], value)
     return made[key], count
 
 
@@ -185,7 +185,7 @@ def _more_channels(lowering: Lowering, node: Node, value: Value) -> Draft:
     for at, count in ((0, pads[4]), (len(parts) + 1, pads[5])):
         if count:
             tensor = torch.full((1, count, *x.shape[2:]), fill)
-            parts.insert(at, lowering.virtual(value, tensor, constant_draft(tensor, node.module)))
+            parts.insert(at, lowering.virtual(value, constant_draft(tensor, node.module), lambda tensor=tensor: tensor))
     return Draft(tuple(parts), lambda map_of: o.Concat(tuple(map_of(part) for part in parts)), node.module)
 
 

@@ -33,10 +33,6 @@ def draft(lowering: Lowering, value: Value) -> Draft:
     at = value
     while True:
         at = unmoved(at)
-        if at.written_in_part:
-            raise lowering.error(
-                at.node, "a part of this tensor is written in place; write it without `[...] =` or `out=`"
-            )
         if at is not value and lowering.is_map(at):
             break
         if at.node is None or lowering.step(at) is not None:
@@ -72,6 +68,7 @@ def _base(lowering: Lowering, value: Value, at: Value, after: list[Ending], read
         if at.node.op in ("convolution", "addmm", "mm"):
             return draft_convolution(lowering, value, [at], list(reversed(after)), reads)
         if at.node.op in BASES and not after:
+            lowering.check_keywords(at.node)
             return BASES[at.node.op](lowering, at.node, at)
         if at.node.op in MOVES and not after:
             return move(lowering, at)
@@ -113,8 +110,12 @@ def per_channel(lowering: Lowering, node: Node, constant: Any, value: Value) -> 
     if tensor.numel() == 1:
         return np.full(1, float(tensor))
     shape = (1,) * (value.tensor.dim() - tensor.dim()) + tuple(tensor.shape)
-    if len(shape) != value.tensor.dim() or shape[0] != 1 or math.prod(shape[2:]) != 1:
+    if len(shape) != value.tensor.dim() or shape[0] != 1:
         return None
+    pixels = tensor.reshape(*shape[:2], -1)
+    if not bool((pixels == pixels[..., :1]).all()):
+        return None
+    tensor = pixels[..., 0]
     if shape[1] not in (1, value.shape[1]):
         raise lowering.error(node, f"a constant of {tuple(tensor.shape)} does not fit {value.shape}")
     return tensor.reshape(-1).numpy()
@@ -125,7 +126,7 @@ def _constant_map(lowering: Lowering, constant: Value, value: Value, full: bool)
     shape = (1,) * (value.tensor.dim() - constant.tensor.dim()) + constant.shape
     tensor = constant.tensor.reshape(shape).float()
     tensor = tensor.expand(value.shape).contiguous() if full else tensor
-    return lowering.virtual(value, tensor, constant_draft(tensor, value.node.module if value.node else ""))
+    return lowering.virtual(value, constant_draft(tensor, value.node.module if value.node else ""), lambda: tensor)
 
 
 def _is_constant(x: Any) -> bool:
@@ -165,7 +166,7 @@ def _add(lowering: Lowering, node: Node, value: Value) -> Found | None:
 
 def _scaled(lowering: Lowering, value: Value, factor: float, before: Value) -> Value:
     draft_of = pointwise(lowering, value, value, [Folded(np.full(1, factor))], [])
-    return lowering.virtual(before, value.tensor * factor, draft_of)
+    return lowering.virtual(before, draft_of, lambda x: x * factor, value)
 
 
 def choose_main(lowering: Lowering, left: Value, right: Value) -> tuple[Value, Value]:
@@ -202,6 +203,7 @@ def _mul(lowering: Lowering, node: Node, value: Value) -> Found | None:
         return before, [lambda map_of: o.Gate(map_of(made))], [made]
     if node.op == "div":
         raise lowering.error(node, "division of maps is not lowered")
+    left, right = _unspread(left), _unspread(right)
     if left.shape == right.shape:
         main, gate = choose_main(lowering, left, right)
     else:
@@ -214,6 +216,15 @@ def _mul(lowering: Lowering, node: Node, value: Value) -> Found | None:
     return main, [lambda map_of: o.Gate(map_of(gate_map))], [gate_map]
 
 
+def _unspread(gate: Value) -> Value:
+    """One value a channel, before it was written to all pixels."""
+    source = unmoved(gate)
+    if source.node is None or source.node.op != "expand":
+        return gate
+    before: Value = source.node.args[0]
+    return before if before.shape == (*gate.shape[:2], 1, 1) else gate
+
+
 def _sum(lowering: Lowering, node: Node, value: Value) -> Found:
     """Over all pixels: their mean times their number."""
     source = over_pixels(node)
@@ -224,7 +235,7 @@ def _sum(lowering: Lowering, node: Node, value: Value) -> Found:
         )
     count = math.prod(source.shape[2:])
     draft_of = Draft((source,), lambda map_of: o.GlobalAvgPool(map_of(source)), node.module)
-    mean = lowering.virtual(value, source.tensor.mean((2, 3)), draft_of)
+    mean = lowering.virtual(value, draft_of, lambda x: x.mean((2, 3)), source)
     return mean, [Folded(np.full(1, float(count)))], []
 
 
@@ -279,7 +290,7 @@ def _times_itself(gate: Callable[[], list[Ending]], function: Callable[[Tensor],
 
     def rule(lowering: Lowering, node: Node, value: Value) -> Found:
         x = node.args[0]
-        made = lowering.virtual(value, function(x.tensor), pointwise(lowering, value, x, gate(), []))
+        made = lowering.virtual(value, pointwise(lowering, value, x, gate(), []), function, x)
         lowering.maps.add(unmoved(x))  # read twice: by the gate and by what it gates
         return x, [lambda map_of: o.Gate(map_of(made))], [made]
 
@@ -290,6 +301,8 @@ def _just(*endings: Callable[[], Ending]) -> Callable[[Lowering, Node, Value], F
     return lambda lowering, node, value: (node.args[0], [ending() for ending in endings], [])
 
 
+# The arguments by name that a rule here or in `pool_rules` handles.
+KEYWORDS = {"add": ("alpha",), "sub": ("alpha",), "addmm": ("alpha", "beta"), "rsub": ("alpha",)}
 ENDINGS: dict[str, Callable[[Any, Node, Value], Found | None]] = {
     "add": _add,
     "sub": _add,
