@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from bcnn.counting.tables import Table, tables, to_csv, to_markdown
+from bcnn.counting.tables import TextTable, tables, to_csv, to_markdown
 
 TABLE_2, TABLE_3, TABLE_4, TABLE_5, NAMED = tables()
 
@@ -103,4 +103,4 @@ def test_csv_and_markdown_hold_the_same_cells() -> None:
 
 
 def test_markdown_of_a_table_without_a_note_ends_after_its_rows() -> None:
-    assert to_markdown(Table("t", ("a", "b"), (("x", "1"),))) == "**t**\n\n| a | b |\n| --- | ---: |\n| x | 1 |\n"
+    assert to_markdown(TextTable("t", ("a", "b"), (("x", "1"),))) == "**t**\n\n| a | b |\n| --- | ---: |\n| x | 1 |\n"

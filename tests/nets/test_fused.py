@@ -138,7 +138,7 @@ def test_avg_pool_equals_the_definition(stride: int) -> None:
 def block(channels_in: int = 8, channels: int = 16, stride: int = 2, **changes: object) -> layers.Block:
     shape = {"name": "level1.0", "branches": 1, "filter": 1, "prelu": "block", "height_in": 8, "width_in": 8}
     made = layers.Block(
-        config.Block(**{**shape, "channels_in": channels_in, "channels": channels, "stride": stride, **changes})
+        config.BlockShape(**{**shape, "channels_in": channels_in, "channels": channels, "stride": stride, **changes})
     )  # type: ignore[arg-type]
     set_random(made)
     return made

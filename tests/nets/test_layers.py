@@ -195,7 +195,7 @@ def test_depthwise_is_convolution_norm_prelu_at_one_in_s_pixels(stride: int) -> 
 
 
 def block(channels_in: int, made: int, stride: int = 1, prelu: config.PReLU = "block", name: str = "level1.0") -> Block:
-    shape = config.Block(name, channels_in, made, stride, 2, 1, prelu, 12, 12)
+    shape = config.BlockShape(name, channels_in, made, stride, 2, 1, prelu, 12, 12)
     out = randomised(Block(shape))
     assert isinstance(out, Block)
     return out

@@ -205,7 +205,7 @@ def test_the_zero_shortcut_takes_every_second_pixel() -> None:
 
 
 def test_a_block_of_group_net_blends_each_base_with_the_mean() -> None:
-    block = shaken(groupnet.Block(8, 16, 2, 3, gated=True, rules=groupnet.RULES))
+    block = shaken(groupnet.GroupBlock(8, 16, 2, 3, gated=True, rules=groupnet.RULES))
     maps = [image(1, 8, 4, 4) + i for i in range(3)]
     g = block.gate.sigmoid()
     shared = (maps[0] + maps[1] + maps[2]) / 3

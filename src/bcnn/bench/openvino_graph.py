@@ -29,7 +29,7 @@ from bcnn.program.program import Program
 
 def openvino_model(program: Program, maps: bool = False) -> Any:
     """The model; with `maps` every map of the program is an output after the logits, for checks."""
-    graph = Graph(program)
+    graph = OpenVinoGraph(program)
     for op in program.ops:
         if type(op) not in OPS:
             raise SkippedError(f"{type(op).__name__} is not built for OpenVINO")
@@ -39,7 +39,7 @@ def openvino_model(program: Program, maps: bool = False) -> Any:
     return openvino.Model([opset8.result(node) for node in outputs], [graph.image], "bcnn")
 
 
-class Graph:
+class OpenVinoGraph:
     """`made[i]` is the node that holds map i."""
 
     def __init__(self, program: Program) -> None:
@@ -65,14 +65,14 @@ class Graph:
         return v
 
 
-def _input(graph: Graph, op: ops.Input) -> Any:
+def _input(graph: OpenVinoGraph, op: ops.Input) -> Any:
     weight, bias = input_rows(op)
     x = opset8.transpose(opset8.convert(graph.image, "f32"), np.array([0, 3, 1, 2]))
     x = opset8.convolution(x, weight[:, :, None, None].copy(), [1, 1], [0, 0], [0, 0], [1, 1])
     return opset8.add(x, _channelwise(bias))
 
 
-def _binary_conv(graph: Graph, op: ops.BinaryConv) -> Any:
+def _binary_conv(graph: OpenVinoGraph, op: ops.BinaryConv) -> Any:
     if op.groups != 1 or op.reads % 8 or min(op.window.padding) < 0:
         raise SkippedError("its binary convolution has no groups, and is built for channel counts divisible by 8 only")
     x = graph.replicated(op.source, op.reads)
@@ -115,7 +115,7 @@ def _window(window: ops.Window) -> tuple[list[int], ...]:
     return list(window.stride), list(window.padding[:2]), list(window.padding[2:]), list(window.dilation)
 
 
-def _conv(graph: Graph, op: ops.Conv) -> Any:
+def _conv(graph: OpenVinoGraph, op: ops.Conv) -> Any:
     x = graph.replicated(op.source, op.reads)
     filters = op.weight.transpose(3, 2, 0, 1)  # -> O,K/G,kernel
     grouped = np.ascontiguousarray(filters.reshape(op.groups, -1, *filters.shape[1:]))
@@ -123,43 +123,43 @@ def _conv(graph: Graph, op: ops.Conv) -> Any:
     return graph.finish(opset8.add(v, _channelwise(op.offset)), op.after, op.offset.size)
 
 
-def _avg_pool(graph: Graph, op: ops.AvgPool) -> Any:
+def _avg_pool(graph: OpenVinoGraph, op: ops.AvgPool) -> Any:
     if op.window.dilation != (1, 1) or min(op.window.padding) < 0:
         raise SkippedError("average pooling with dilation or cropping is not built for OpenVINO")
     strides, begin, end, _ = _window(op.window)
     return opset1.avg_pool(graph.made[op.source], strides, begin, end, list(op.window.kernel), exclude_pad=op.inside)
 
 
-def _max_pool(graph: Graph, op: ops.MaxPool) -> Any:
+def _max_pool(graph: OpenVinoGraph, op: ops.MaxPool) -> Any:
     if op.window.dilation != (1, 1) or min(op.window.padding) < 0:
         raise SkippedError("maximum pooling with dilation or cropping is not built for OpenVINO")
     strides, begin, end, _ = _window(op.window)
     return opset1.max_pool(graph.made[op.source], strides, begin, end, list(op.window.kernel))
 
 
-def _global_avg_pool(graph: Graph, op: ops.GlobalAvgPool) -> Any:
+def _global_avg_pool(graph: OpenVinoGraph, op: ops.GlobalAvgPool) -> Any:
     return opset8.reduce_mean(graph.made[op.source], np.array([2, 3]), keep_dims=True)
 
 
-def _linear(graph: Graph, op: ops.Linear) -> Any:
+def _linear(graph: OpenVinoGraph, op: ops.Linear) -> Any:
     flat = opset8.reshape(graph.made[op.source], np.array([1, -1]), False)
     v = opset8.add(opset8.matmul(flat, op.weight, False, False), op.bias[None])
     return graph.finish(opset8.reshape(v, np.array([1, -1, 1, 1]), False), op.after, op.bias.size)
 
 
-def _pointwise(graph: Graph, op: ops.Pointwise) -> Any:
+def _pointwise(graph: OpenVinoGraph, op: ops.Pointwise) -> Any:
     return graph.finish(graph.replicated(op.source, op.reads), op.after, op.reads)
 
 
-def _concat(graph: Graph, op: ops.Concat) -> Any:
+def _concat(graph: OpenVinoGraph, op: ops.Concat) -> Any:
     return opset8.concat([graph.made[source] for source in op.sources], 1)
 
 
-def _select(graph: Graph, op: ops.Select) -> Any:
+def _select(graph: OpenVinoGraph, op: ops.Select) -> Any:
     return opset8.gather(graph.made[op.source], op.index, np.array(1))
 
 
-def _affine(graph: Graph, ending: ops.Affine, v: Any) -> Any:
+def _affine(graph: OpenVinoGraph, ending: ops.Affine, v: Any) -> Any:
     if ending.scale is not None:
         v = opset8.multiply(v, _channelwise(ending.scale))
     return v if ending.offset is None else opset8.add(v, _channelwise(ending.offset))
@@ -169,7 +169,7 @@ def _channelwise(vector: ops.Floats) -> NDArray[np.float32]:
     return vector.reshape(1, -1, 1, 1)
 
 
-OPS: dict[type[ops.Op], Callable[[Graph, Any], Any]] = {
+OPS: dict[type[ops.Op], Callable[[OpenVinoGraph, Any], Any]] = {
     ops.Input: _input,
     ops.BinaryConv: _binary_conv,
     ops.Conv: _conv,
@@ -181,7 +181,7 @@ OPS: dict[type[ops.Op], Callable[[Graph, Any], Any]] = {
     ops.Concat: _concat,
     ops.Select: _select,
 }
-ENDINGS: dict[type[ops.Ending], Callable[[Graph, Any, Any], Any]] = {
+ENDINGS: dict[type[ops.Ending], Callable[[OpenVinoGraph, Any, Any], Any]] = {
     ops.Add: lambda graph, ending, v: opset8.add(graph.replicated(ending.source, ending.reads), v),
     ops.Gate: lambda graph, ending, v: opset8.multiply(v, graph.made[ending.source]),
     ops.Affine: _affine,

@@ -16,7 +16,7 @@ from bcnn.cli.options import SizeOption, given
 from bcnn.counting.conventions import CONVENTIONS
 from bcnn.counting.conventions import convention as convention_rule
 from bcnn.counting.summary import short
-from bcnn.counting.tables import Table, tables, to_csv, to_markdown, to_rich
+from bcnn.counting.tables import TextTable, tables, to_csv, to_markdown, to_rich
 from bcnn.nets import config as configs
 
 CONVENTION_HELP = "\n\n".join(f"[bold]{name}[/bold]: {rule.__doc__}" for name, rule in CONVENTIONS.items())
@@ -86,7 +86,7 @@ def summary(
     else:
         table = made.table(convention)
         if made.shapes and out.width < 104:  # a narrow terminal: the numbers matter more than the shapes
-            table = Table(table.title, _without(table.header), tuple(map(_without, table.rows)), table.note)
+            table = TextTable(table.title, _without(table.header), tuple(map(_without, table.rows)), table.note)
         rich = to_rich(table, labels=len(table.header) - len(made.columns) - 1)
         rich.box, rich.padding, rich.pad_edge, rich.header_style = None, (0, 1, 0, 0), False, "bold"
         for column in rich.columns[1:]:
@@ -198,7 +198,7 @@ def audit(
         for op in shown
     ]
     vector = f"{len(report.vector)} products with a vector (depth wise, fully connected on one image) may be real"
-    table = Table(
+    table = TextTable(
         f"{found.name}: matrix-matrix products", ("module", "product", "bits", "MACs", ""), tuple(rows), vector
     )
     rich = to_rich(table)

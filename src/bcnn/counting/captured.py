@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from bcnn.capture.capture import Graph, Value, capture
-from bcnn.capture.capture import Node as Operation
+from bcnn.capture.capture import Graph, Node, Value, capture
 from bcnn.capture.channel_permutation import averaged, intensity
 from bcnn.capture.sign_detection import LARGEST, find_step, function_of, levels_of, ordinary, origins, two_levels
-from bcnn.counting.counts import Node
+from bcnn.counting.counts import CountNode
 from bcnn.program.counts import Counts
 
 if TYPE_CHECKING:
@@ -60,12 +59,12 @@ CURVES = [
 ]
 
 
-def count_network(network: nn.Module, size: tuple[int, int], name: str = "") -> Node:
+def count_network(network: nn.Module, size: tuple[int, int], name: str = "") -> CountNode:
     """The tree of a network that reads images of `size`, from one recorded pass."""
     return count_graph(capture(network, torch.randn(1, 3, *size)), name or type(network).__name__)
 
 
-def count_graph(graph: Graph, name: str) -> Node:
+def count_graph(graph: Graph, name: str) -> CountNode:
     """The tree of modules that ran, each with what it did itself and its children."""
     own: dict[str, Counts] = defaultdict(
         Counts, {node.module: Counts() for node in graph.nodes}
@@ -87,9 +86,9 @@ def count_graph(graph: Graph, name: str) -> Node:
     return _tree(name, dict(sorted(own.items(), key=lambda item: order.get(item[0], len(order)))))
 
 
-def _regions(graph: Graph, live: frozenset[Operation], own: dict[str, Counts]) -> set[Operation]:
+def _regions(graph: Graph, live: frozenset[Node], own: dict[str, Counts]) -> set[Node]:
     """Operations that together are one thing: the intensity channel, signs, means of channels."""
-    done: set[Operation] = set()
+    done: set[Node] = set()
     if (found := intensity(graph)) and found[0].node is not None:
         out = found[0]
         done |= {node for node in graph.nodes if node.depends and node.index <= found[0].node.index}
@@ -112,7 +111,7 @@ def _regions(graph: Graph, live: frozenset[Operation], own: dict[str, Counts]) -
     return done
 
 
-def _sign(value: Value) -> list[Operation] | None:
+def _sign(value: Value) -> list[Node] | None:
     """The operations that make `value` two-valued of one that is not."""
     if two_levels(value.tensor) is None:
         return None
@@ -124,7 +123,7 @@ def _sign(value: Value) -> list[Operation] | None:
     return None
 
 
-def _count(node: Operation, live: frozenset[Operation], binary: set[str]) -> Counts:
+def _count(node: Node, live: frozenset[Node], binary: set[str]) -> Counts:
     if node.op in PRODUCTS:
         return _product(node, live, binary)
     out = node.outputs[0]
@@ -146,7 +145,7 @@ def _count(node: Operation, live: frozenset[Operation], binary: set[str]) -> Cou
     return Counts()
 
 
-def _product(node: Operation, live: frozenset[Operation], binary: set[str]) -> Counts:
+def _product(node: Node, live: frozenset[Node], binary: set[str]) -> Counts:
     from bcnn.lowering.filters import magnitudes  # the same test as in lowering
 
     if node.op == "convolution":
@@ -167,7 +166,7 @@ def _product(node: Operation, live: frozenset[Operation], binary: set[str]) -> C
     return Counts(binary_macs=macs)
 
 
-def _latent(node: Operation, weight: Value) -> set[str]:
+def _latent(node: Node, weight: Value) -> set[str]:
     """The parameters that the weights are the signs of: those with as many values."""
     made_from: set[str] = set()
     wanted, seen = [weight], set()
@@ -184,7 +183,7 @@ def _latent(node: Operation, weight: Value) -> set[str]:
     return made_from
 
 
-def _tree(name: str, own: dict[str, Counts]) -> Node:
+def _tree(name: str, own: dict[str, Counts]) -> CountNode:
     """Modules under the modules whose names theirs begin with, in the order in which they first did something."""
     children: dict[str, list[str]] = defaultdict(list)
     for module in own:
@@ -196,9 +195,9 @@ def _tree(name: str, own: dict[str, Counts]) -> Node:
             if child not in children[parent]:
                 children[parent].append(child)
 
-    def node(module: str) -> Node:
+    def node(module: str) -> CountNode:
         inner = tuple(node(child) for child in children[module])
         mine = own.get(module, Counts()) if module else own.get(name, Counts()) + own.get("", Counts())
-        return Node(module or name, mine, inner)
+        return CountNode(module or name, mine, inner)
 
     return node("")

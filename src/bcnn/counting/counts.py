@@ -18,29 +18,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 
-from bcnn.nets.config import Block, NetworkConfig
+from bcnn.nets.config import BlockShape, NetworkConfig
 from bcnn.program.counts import NOTHING, Counts
 
 
 @dataclass(frozen=True)
-class Node:
+class CountNode:
     """A named part of the network: a module, or a block, level or network made of `children`."""
 
     name: str  # as in torch: "level1.0.conv1"
     own: Counts = NOTHING  # of a module itself
-    children: tuple[Node, ...] = ()
+    children: tuple[CountNode, ...] = ()
     shape: tuple[int, int, int] | None = None  # of the map made: channels, height, width
     counts: Counts = field(init=False)  # own and all children's
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "counts", sum((child.counts for child in self.children), self.own))
 
-    def leaves(self) -> Iterator[Node]:
+    def leaves(self) -> Iterator[CountNode]:
         """The modules that do something themselves, in order."""
         if not self.children:
             yield self
         elif self.own != Counts():
-            yield Node(self.name, self.own, shape=self.shape)
+            yield CountNode(self.name, self.own, shape=self.shape)
         for child in self.children:
             yield from child.leaves()
 
@@ -50,18 +50,18 @@ class Node:
         return {**data, "children": [child.to_dict() for child in self.children]} if self.children else data
 
 
-def count(config: NetworkConfig) -> Node:
+def count(config: NetworkConfig) -> CountNode:
     """The tree of a network: its name -> stem, level1, ... -> blocks -> modules."""
-    levels: dict[str, list[Node]] = {}
+    levels: dict[str, list[CountNode]] = {}
     for shape in config.plan():
         levels.setdefault(shape.name.partition(".")[0], []).append(count_block(shape))
     parts = [_input(config)]
-    parts += [Node(name, children=tuple(blocks), shape=blocks[-1].shape) for name, blocks in levels.items()]
+    parts += [CountNode(name, children=tuple(blocks), shape=blocks[-1].shape) for name, blocks in levels.items()]
     parts.append(_decoder(config))
-    return Node(config.name, children=tuple(parts), shape=(config.classes, 1, 1))
+    return CountNode(config.name, children=tuple(parts), shape=(config.classes, 1, 1))
 
 
-def count_block(shape: Block) -> Node:
+def count_block(shape: BlockShape) -> CountNode:
     """The building block (Fig. 3): its modules in the order of the data."""
     channels = shape.channels
     pixels_in, pixels = shape.height_in * shape.width_in, shape.height * shape.width
@@ -72,28 +72,28 @@ def count_block(shape: Block) -> Node:
         averaged = Counts(
             adds=shape.channels_in * pixels_in, mults=channels * pixels_in, map_bytes=4 * channels * pixels_in
         )
-        modules.append(Node(f"{shape.name}.replicate", averaged, shape=large))
+        modules.append(CountNode(f"{shape.name}.replicate", averaged, shape=large))
     modules += [
-        Node(f"{shape.name}.conv1", _binary_conv(shape, pixels_in, prelu=True), shape=large),
-        Node(f"{shape.name}.depthwise", _depthwise(channels, pixels), shape=small),
-        Node(f"{shape.name}.conv3", _binary_conv(shape, pixels, prelu=in_module), shape=small),
+        CountNode(f"{shape.name}.conv1", _binary_conv(shape, pixels_in, prelu=True), shape=large),
+        CountNode(f"{shape.name}.depthwise", _depthwise(channels, pixels), shape=small),
+        CountNode(f"{shape.name}.conv3", _binary_conv(shape, pixels, prelu=in_module), shape=small),
     ]
     if not shape.normal:
         # Replicas are bookkeeping, so the pooled map holds each channel once; the paper counts its adds for all of them.
         # A 1x1 pool, as the stem's, makes no map at all.
         map_bytes = 4 * min(channels, shape.channels_in) * pixels if shape.stride > 1 else 0
         pooled = Counts(adds=channels * pixels_in, map_bytes=map_bytes)
-        modules.append(Node(f"{shape.name}.pool", pooled, shape=small))
-        modules.append(Node(f"{shape.name}.identity", _binary_conv(shape, pixels, prelu=False), shape=small))
+        modules.append(CountNode(f"{shape.name}.pool", pooled, shape=small))
+        modules.append(CountNode(f"{shape.name}.identity", _binary_conv(shape, pixels, prelu=False), shape=small))
     # The addition of the two paths is written over the map of conv3.
     addition = Counts(adds=channels * pixels)
     if not in_module:
         addition += _prelu(channels, pixels)
-    modules.append(Node(f"{shape.name}.add", addition, shape=small))
-    return Node(shape.name, children=tuple(modules), shape=small)
+    modules.append(CountNode(f"{shape.name}.add", addition, shape=small))
+    return CountNode(shape.name, children=tuple(modules), shape=small)
 
 
-def _binary_conv(shape: Block, pixels: int, prelu: bool) -> Counts:
+def _binary_conv(shape: BlockShape, pixels: int, prelu: bool) -> Counts:
     """Convolution module (Fig. 4) on a map of C x `pixels`."""
     channels = shape.channels
     n = shape.branches * shape.filter**2
@@ -130,7 +130,7 @@ def _prelu(channels: int, pixels: int) -> Counts:
     return Counts(real_params=channels, prelus=channels * pixels, weight_bytes=4 * channels)
 
 
-def _input(config: NetworkConfig) -> Node:
+def _input(config: NetworkConfig) -> CountNode:
     """Normalised RGB and the intensity channel (sec. 4.1). Normalisation is the data loader's, the paper counts none of it."""
     height, width = config.image_size
     pixels = height * width
@@ -139,10 +139,10 @@ def _input(config: NetworkConfig) -> Node:
         weight_bytes=4 * (9 if config.intensity else 6),  # scale and offset of R, G, B; the intensity weights
         map_bytes=4 * config.channels_in * pixels,
     )
-    return Node("input", counts, shape=(config.channels_in, height, width))
+    return CountNode("input", counts, shape=(config.channels_in, height, width))
 
 
-def _decoder(config: NetworkConfig) -> Node:
+def _decoder(config: NetworkConfig) -> CountNode:
     """Global average pool and the real fully connected layer (Fig. 2)."""
     last = config.plan()[-1]
     weights = last.channels * config.classes
@@ -155,10 +155,10 @@ def _decoder(config: NetworkConfig) -> Node:
     )
     pool = Counts(adds=last.channels * last.height * last.width, map_bytes=4 * last.channels)
     children = (
-        Node("decoder.pool", pool, shape=(last.channels, 1, 1)),
-        Node("decoder.linear", linear, shape=(config.classes, 1, 1)),
+        CountNode("decoder.pool", pool, shape=(last.channels, 1, 1)),
+        CountNode("decoder.linear", linear, shape=(config.classes, 1, 1)),
     )
-    return Node("decoder", children=children, shape=(config.classes, 1, 1))
+    return CountNode("decoder", children=children, shape=(config.classes, 1, 1))
 
 
 def peak_map_bytes(config: NetworkConfig) -> int:

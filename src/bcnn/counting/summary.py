@@ -8,8 +8,8 @@ from typing import Any
 
 from bcnn.counting.conventions import convention as convention_rule
 from bcnn.counting.conventions import operations
-from bcnn.counting.counts import Node, count, peak_map_bytes
-from bcnn.counting.tables import Table
+from bcnn.counting.counts import CountNode, count, peak_map_bytes
+from bcnn.counting.tables import TextTable
 from bcnn.nets import config as configs
 from bcnn.nets.config import NetworkConfig
 from bcnn.program.counts import Counts
@@ -35,19 +35,19 @@ SCREEN = 40  # rows
 class Summary:
     """A network's counts, and how to show them."""
 
-    tree: Node
-    parts: tuple[Node, ...]  # the rows of the table
+    tree: CountNode
+    parts: tuple[CountNode, ...]  # the rows of the table
     what: dict[str, Any]  # for JSON: which network
     more: dict[str, Any]  # for JSON: what else is known
     note: str
     columns: dict[str, str]
     shapes: bool
 
-    def table(self, convention: str, exact: bool = False) -> Table:
+    def table(self, convention: str, exact: bool = False) -> TextTable:
         """A row for each part, and their sum."""
         number = _exact if exact else short
 
-        def row(node: Node, name: str) -> tuple[str, ...]:
+        def row(node: CountNode, name: str) -> tuple[str, ...]:
             cells = [number(getattr(node.counts, field)) for field in self.columns.values()]
             shape = ("x".join(map(str, node.shape or ())),) if self.shapes else ()
             return (name, *shape, *cells, number(operations(node, convention)))
@@ -55,7 +55,7 @@ class Summary:
         note = f"ops: convention '{convention}', {convention_rule(convention).__doc__}\n{self.note}"
         rows = (*(row(part, part.name) for part in self.parts), row(self.tree, "total"))
         labels = ("block", "out CxHxW") if self.shapes else ("module",)
-        return Table(self.tree.name, (*labels, *self.columns, "ops"), rows, note)
+        return TextTable(self.tree.name, (*labels, *self.columns, "ops"), rows, note)
 
     def plain(self, convention: str) -> dict[str, Any]:
         """For JSON, down to every module, without what is not known."""
@@ -84,7 +84,7 @@ def of_config(config: NetworkConfig, depth: int | None) -> Summary:
     return Summary(tree, parts, {"config": configs.to_dict(config)}, {"peak_map_bytes": peak}, note, COLUMNS, True)
 
 
-def of_pass(tree: Node, network: Any, size: tuple[int, int], depth: int | None) -> Summary:
+def of_pass(tree: CountNode, network: Any, size: tuple[int, int], depth: int | None) -> Summary:
     """From one recorded pass, which knows neither how weights will be packed nor where maps will lie; `network` is for JSON."""
     parts = tuple(_parts(tree, _fitting(tree) if depth is None else depth))
     columns = {header: name for header, name in COLUMNS.items() if name not in BYTES}
@@ -92,7 +92,7 @@ def of_pass(tree: Node, network: Any, size: tuple[int, int], depth: int | None) 
     return Summary(tree, parts, {"network": network, "size": list(size)}, {}, note, columns, False)
 
 
-def _fitting(tree: Node) -> int:
+def _fitting(tree: CountNode) -> int:
     """The most levels of modules that fit a screen."""
     depth, rows = 1, len(tuple(_parts(tree, 1)))
     while rows < (deeper := len(tuple(_parts(tree, depth + 1)))) <= SCREEN:
@@ -100,13 +100,13 @@ def _fitting(tree: Node) -> int:
     return depth
 
 
-def _parts(node: Node, depth: int) -> Iterator[Node]:
+def _parts(node: CountNode, depth: int) -> Iterator[CountNode]:
     """The modules `depth` levels down, which together are all of it."""
     if not depth or not node.children:
         yield node
         return
     if node.own != Counts():
-        yield Node(f"{node.name} itself", node.own)
+        yield CountNode(f"{node.name} itself", node.own)
     for child in node.children:
         yield from _parts(child, depth - 1)
 

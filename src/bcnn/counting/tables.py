@@ -15,14 +15,14 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from bcnn.counting import rival_rows
-from bcnn.counting.counts import Node, count
+from bcnn.counting.counts import CountNode, count
 from bcnn.counting.rival_rows import Values
 from bcnn.counting.rivals import rivals
 from bcnn.nets.config import preset
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """A table as strings."""
 
     title: str
@@ -32,16 +32,16 @@ class Table:
 
 
 # An item of Tables 2 and 3: unit, how it is computed, what is printed for P = 1 and P = 2.
-Item = tuple[str, float, Callable[[Node], float], tuple[str, str]]
+Item = tuple[str, float, Callable[[CountNode], float], tuple[str, str]]
 
 
-def _adds(network: Node) -> float:
+def _adds(network: CountNode) -> float:
     # Reading: 109.64 is printed for P = 2. The rules of `counts` give 109.63456; with an add for each of the 1000 biases of the
     # fully connected layer it is 109.63556 and every printed value of Table 2 is a plain rounding.
     return network.counts.adds + _classes(network)
 
 
-def _classes(network: Node) -> int:
+def _classes(network: CountNode) -> int:
     return network.shape[0] if network.shape else 0
 
 
@@ -87,7 +87,7 @@ TABLE_5 = (
 )
 
 
-def tables() -> list[Table]:
+def tables() -> list[TextTable]:
     """Tables 2, 3, 4 and 5, and the networks that section 6.3 only names."""
     networks = {"BCNN P=1": count(preset("imagenet")), "BCNN P=2": count(preset("imagenet-p2"))}
     both = tuple(networks.values())
@@ -125,13 +125,13 @@ def _mark(ours: str, printed: str) -> str:
     return "yes" if ours == printed else "NO"
 
 
-def _items(title: str, items: Iterable[Item], networks: tuple[Node, ...], note: str) -> Table:
+def _items(title: str, items: Iterable[Item], networks: tuple[CountNode, ...], note: str) -> TextTable:
     rows = []
     for name, unit, value, printed in items:
         ours = [f"{value(network) / unit:.2f} e{'6' if unit == 1e6 else '9'}" for network in networks]
         cells = [cell for pair in zip(ours, printed, strict=True) for cell in pair]
         rows.append((name, *cells, _mark("".join(ours), "".join(printed))))
-    return Table(title, ("Item", "P=1 ours", "P=1 paper", "P=2 ours", "P=2 paper", "equal"), tuple(rows), note)
+    return TextTable(title, ("Item", "P=1 ours", "P=1 paper", "P=2 ours", "P=2 paper", "equal"), tuple(rows), note)
 
 
 def _comparison(
@@ -140,7 +140,7 @@ def _comparison(
     printed: Iterable[tuple[str, str, tuple[str, ...]]],
     paper_networks: dict[str, Values],
     note: str,
-) -> Table:
+) -> TextTable:
     rows = []
     for name, accuracy, cells in printed:
         if name in paper_networks:
@@ -155,7 +155,7 @@ def _comparison(
         rows.append((name, "paper", accuracy, *cells, ""))
     note += f" Rows marked `{PRINTED_RULE}` follow the rule that the printed figures follow, rows marked `{OURS}` the one that the tables state."
     note += " Rows marked `paper` and the accuracies are the paper's printed values, not ours."
-    return Table(title, ("Network", "source", "Acc %", *columns, "equal"), tuple(rows), note)
+    return TextTable(title, ("Network", "source", "Acc %", *columns, "equal"), tuple(rows), note)
 
 
 def _rounded(values: Sequence[float], printed: Iterable[str]) -> tuple[str, ...]:
@@ -173,20 +173,20 @@ def _same(values: Sequence[float], printed: Sequence[str]) -> str:
     return "NO" if "NO" in marks else "cut" if marks else "yes"
 
 
-def _named() -> Table:
+def _named() -> TextTable:
     rows = []
     for name, accuracy, network in rival_rows.NAMED:
         values = rival_rows.values(rivals()[network].folded)
         rows.append((name, network, accuracy, *(f"{value:.2f}" for value in (*values.table4, *values.table5))))
     note = "The paper prints nothing but their accuracies; the counts are ours, by the rules of Tables 4 and 5."
     header = ("Network", "ours", "Acc %", *COLUMNS_4, *COLUMNS_5)
-    return Table("Section 6.3, last paragraph: networks that the paper only names", header, tuple(rows), note)
+    return TextTable("Section 6.3, last paragraph: networks that the paper only names", header, tuple(rows), note)
 
 
 # --- three ways to write rows; `bcnn summary` writes its own with them --------------------------------------------------
 
 
-def to_rich(table: Table, labels: int = 1) -> RichTable:
+def to_rich(table: TextTable, labels: int = 1) -> RichTable:
     """For a terminal; the first `labels` columns are words, the others numbers."""
     title, note = escape(table.title), escape(table.note)  # a network may be called [x]
     rich = RichTable(title=title, title_justify="left", title_style="bold", caption=note or None)
@@ -198,7 +198,7 @@ def to_rich(table: Table, labels: int = 1) -> RichTable:
     return rich
 
 
-def to_markdown(table: Table, labels: int = 1) -> str:
+def to_markdown(table: TextTable, labels: int = 1) -> str:
     def line(cells: Sequence[str]) -> str:
         return f"| {' | '.join(cells)} |"
 
@@ -207,7 +207,7 @@ def to_markdown(table: Table, labels: int = 1) -> str:
     return text + (f"\n\n{table.note}\n" if table.note else "\n")
 
 
-def to_csv(table: Table) -> str:
+def to_csv(table: TextTable) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([table.header, *table.rows])
     return text.getvalue()

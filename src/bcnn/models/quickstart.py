@@ -13,7 +13,7 @@ from pathlib import Path
 from bcnn.base.images import Pixels
 from bcnn.base.scores import Logits
 from bcnn.bench.timing import Times, interleave
-from bcnn.counting.counts import Node
+from bcnn.counting.counts import CountNode
 from bcnn.engine import Engine
 from bcnn.models.load import load
 from bcnn.packed import card, shipped
@@ -67,7 +67,7 @@ class Quickstart:
     """What one walk found."""
 
     folder: RunFolder
-    counts: Node
+    counts: CountNode
     products: int  # matrix-matrix products, all 1 x 1 bit
     sizes: Sizes
     float_bytes: int  # of the parameters in float32

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from PIL import Image
 
 from bcnn.base.machine import facts
-from bcnn.counting.counts import Node, count
+from bcnn.counting.counts import CountNode, count
 from bcnn.models.quickstart import Photo, Quickstart, Sample, Shipped
 from bcnn.nets.config import preset
 from bcnn.packed.packfile import Sizes
@@ -137,7 +137,7 @@ def figure(sample: Sample) -> str:
     )
 
 
-def _count_table(tree: Node) -> str:
+def _count_table(tree: CountNode) -> str:
     levels = ("stem", "level")  # their blocks have rows of their own
     parts = [node for part in tree.children for node in (part.children if part.name.startswith(levels) else (part,))]
     header = ("block", "makes C x H x W", *(name.replace("_", " ").replace("macs", "MACs") for name in COUNTED))

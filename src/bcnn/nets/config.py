@@ -1,7 +1,7 @@
 """The network as data: Table 1 of the paper in frozen dataclasses, and named presets. No torch.
 
 A `NetworkConfig` is a stem and levels. A `Level` is one 'replicate' or 'down' block (replicate R, stride S) followed by
-`blocks - 1` 'normal' blocks (R = S = 1); the stem is a level too (Fig. 2). `NetworkConfig.plan()` unrolls it to one `Block`
+`blocks - 1` 'normal' blocks (R = S = 1); the stem is a level too (Fig. 2). `NetworkConfig.plan()` unrolls it to one `BlockShape`
 per building block with every shape filled in. Layers, counts and tests read shapes from that plan and nowhere else.
 
 Legend: C channels, RC channels after replication, H x W feature map size, P branches, R replicate, S stride, F filter.
@@ -43,7 +43,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Block:
+class BlockShape:
     """One building block (Fig. 3) with its shapes: what `NetworkConfig.plan()` yields."""
 
     name: str  # "stem.0", "level1.0", ...: also the name of the torch module
@@ -109,7 +109,7 @@ class NetworkConfig:
     def channels_out(self) -> int:
         return self.plan()[-1].channels
 
-    def plan(self) -> list[Block]:
+    def plan(self) -> list[BlockShape]:
         """Every building block in order, with its shapes."""
         channels = self.channels_in
         height, width = self.image_size
@@ -117,7 +117,7 @@ class NetworkConfig:
         for row, level in enumerate((self.stem, *self.levels)):
             for index in range(level.blocks):
                 first = index == 0
-                block = Block(
+                block = BlockShape(
                     name=f"{'stem' if row == 0 else f'level{row}'}.{index}",
                     channels_in=channels,
                     channels=replicated(channels, level.replicate) if first else channels,

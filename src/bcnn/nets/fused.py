@@ -127,7 +127,7 @@ def binary_conv(
         _count_batch(norm)
     how = autograd.How(identity, prelu is not None, binary, [norm for _, _, norm in branches], threads())
     slope = prelu if prelu is not None else prelu_after
-    out: Tensor = autograd.BinaryConv.apply(x, add, slope, how, *parameters)  # type: ignore[no-untyped-call]
+    out: Tensor = autograd.BinaryConvFunction.apply(x, add, slope, how, *parameters)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -161,7 +161,7 @@ def tap_conv(
         inside, outside = (function(weight.new_full((made, 1, 1, 1), value)) for value in (0.0, math.inf))
         steps = inside, outside, WEIGHT_LIMITS[name]
     scales = weight.new_ones(made) if scale is None else scale.detach().expand(1, made, 1, 1)
-    taps = autograd.Taps(stride, padding, pad, LIMITS[slope], scales, steps, threads())
+    taps = autograd.TapOptions(stride, padding, pad, LIMITS[slope], scales, steps, threads())
     out: Tensor = autograd.TapConv.apply(x, bias, weight, taps)  # type: ignore[no-untyped-call]
     return out
 
@@ -170,7 +170,7 @@ def depthwise_conv(x: Tensor, conv: nn.Conv2d, norm: nn.BatchNorm2d, prelu: nn.P
     """prelu(norm(conv(x))), conv a depth wise 3x3/S."""
     _count_batch(norm)
     parameters = conv.weight, norm.weight, norm.bias, prelu.weight
-    out: Tensor = autograd.DepthwiseConv.apply(x, conv.stride[0], norm, threads(), *parameters)  # type: ignore[no-untyped-call]
+    out: Tensor = autograd.DepthwiseConvFunction.apply(x, conv.stride[0], norm, threads(), *parameters)  # type: ignore[no-untyped-call]
     return out
 
 

@@ -35,7 +35,7 @@ class How(NamedTuple):
     threads: int
 
 
-class BinaryConv(torch.autograd.Function):
+class BinaryConvFunction(torch.autograd.Function):
     """x, add, slope, then bias, weight, gamma, beta of each branch. Saves x, add and each branch's convolution result."""
 
     @staticmethod
@@ -85,7 +85,7 @@ def _binary_conv_arguments(
     return x.numpy().reshape(-1, x.shape[3]), tuple(branches), _array(add), *ctx.arguments
 
 
-class Taps(NamedTuple):
+class TapOptions(NamedTuple):
     """What a convolution of k x k taps needs besides tensors with gradients."""
 
     stride: int
@@ -103,7 +103,7 @@ class TapConv(torch.autograd.Function):
     """x, bias, weight O,C,k,k. Saves x and the weight."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, bias: Tensor | None, weight: Tensor, taps: Taps) -> Tensor:
+    def forward(ctx: Any, x: Tensor, bias: Tensor | None, weight: Tensor, taps: TapOptions) -> Tensor:
         x = _nhwc(x)
         made, _, *kernel = weight.shape
         size = [(side + 2 * taps.padding - k) // taps.stride + 1 for side, k in zip(x.shape[1:3], kernel, strict=True)]
@@ -117,7 +117,7 @@ class TapConv(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, bias, weight = ctx.saved_tensors
-        taps: Taps = ctx.taps
+        taps: TapOptions = ctx.taps
         dx = torch.empty_like(x) if ctx.needs_input_grad[0] or bias is not None else None
         d_bias = None if bias is None else torch.empty_like(bias)
         d_weight = torch.empty_like(weight, memory_format=torch.contiguous_format)
@@ -129,13 +129,13 @@ class TapConv(torch.autograd.Function):
         return _nchw(dx), d_bias, d_weight, None
 
 
-def _tap_arguments(taps: Taps, x: Tensor, bias: Tensor | None, weight: Tensor) -> tuple[Any, ...]:
+def _tap_arguments(taps: TapOptions, x: Tensor, bias: Tensor | None, weight: Tensor) -> tuple[Any, ...]:
     added = x.new_zeros(x.shape[3]) if bias is None else bias
     how = taps.stride, taps.padding, taps.pad, taps.weight_slope is not None, taps.limit is None, taps.limit or 0.0
     return x.numpy(), _array(added), _array(weight), _array(taps.scale), how, taps.threads
 
 
-class DepthwiseConv(torch.autograd.Function):
+class DepthwiseConvFunction(torch.autograd.Function):
     """Saves x and the convolution's result, what batch norm reads."""
 
     @staticmethod

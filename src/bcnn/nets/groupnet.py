@@ -33,7 +33,7 @@ def mean(maps: list[Tensor]) -> Tensor:
     return total * (1 / len(maps))
 
 
-class Block(nn.Module):
+class GroupBlock(nn.Module):
     """M bases -> M bases. The first block of the network reads one map M times and has no gate.
 
     Reading: where the gate's scalar starts is not said; 0, so that g = 1/2.
@@ -77,7 +77,7 @@ class GroupNet(nn.Module):
         for stage, count in enumerate(blocks):
             for index in range(count):
                 out, stride = base * 2**stage, 2 if stage and not index else 1
-                self.blocks.append(Block(channels, out, stride, bases, gated=len(self.blocks) > 0, rules=rules))
+                self.blocks.append(GroupBlock(channels, out, stride, bases, gated=len(self.blocks) > 0, rules=rules))
                 channels = out
         self.decoder = Decoder(channels, classes)
 

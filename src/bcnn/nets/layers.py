@@ -220,7 +220,7 @@ class Block(nn.Module):
     have theirs and one follows the addition, as in RegNetX (sec. 4.2.4).
     """
 
-    def __init__(self, shape: config.Block) -> None:
+    def __init__(self, shape: config.BlockShape) -> None:
         super().__init__()
         channels, branches, filter = shape.channels, shape.branches, shape.filter
         replicas = -(-channels // shape.channels_in)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from bcnn.counting.counts import Node
+from bcnn.counting.counts import CountNode
 from bcnn.program.counts import Counts
 from bcnn.theory.plan import Plan
 
@@ -28,7 +28,7 @@ class Budget:
     input_branches: int  # 2 (1/d - 1) in each coordinate, or with half-width ends 2 (1/d + 1)
     rectangles: int  # K-dimensional ones
     sub_branches: int
-    layers: Node
+    layers: CountNode
 
     @property
     def counts(self) -> Counts:
@@ -39,11 +39,11 @@ def budget(plan: Plan) -> Budget:
     """Counted from the plan; the network need not exist."""
     rectify = (True, True, False)
     nodes = tuple(
-        Node(f"layer{i}", _layer(*size, prelu=prelu), shape=(size[1], 1, 1))
+        CountNode(f"layer{i}", _layer(*size, prelu=prelu), shape=(size[1], 1, 1))
         for i, (size, prelu) in enumerate(zip(plan.sizes, rectify, strict=True), start=1)
     )
     cells = [tiling.cells for tiling in plan.tilings]
-    whole = Node("approximator", children=nodes, shape=nodes[-1].shape)
+    whole = CountNode("approximator", children=nodes, shape=nodes[-1].shape)
     return Budget(2 * sum(cells), math.prod(cells), int(plan.subs.sum()), whole)
 
 
