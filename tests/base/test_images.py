@@ -128,7 +128,7 @@ def test_ordinary_photos_keep_the_pixels_they_always_had(tmp_path: Path, shape: 
 def test_a_large_jpeg_is_decoded_at_a_reduced_scale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: int, size: tuple[int, int]
 ) -> None:
-    monkeypatch.setattr(images, "LARGE", large * 8 // 10)
+    monkeypatch.setattr(images, "MAX_PIXELS_AT_FULL_SCALE", large * 8 // 10)
     image(80, 100).save(tmp_path / "a.jpg")
     image(80, 100).save(tmp_path / "a.png")
     assert open_rgb(tmp_path / "a.jpg").size[::-1] == size
@@ -138,7 +138,7 @@ def test_a_large_jpeg_is_decoded_at_a_reduced_scale(
 def test_an_early_cut_shows_the_same_centre(monkeypatch: pytest.MonkeyPatch) -> None:
     photo = image(60, 80).resize((800, 90), Image.Resampling.BILINEAR)
     whole = fit(photo, (32, 32), 0.875).astype(int)
-    monkeypatch.setattr(images, "WHOLE", 0)
+    monkeypatch.setattr(images, "MAX_RESIZED_PIXELS", 0)
     assert abs(fit(photo, (32, 32), 0.875).astype(int) - whole).max() <= 1  # corners of the box are float32
 
 
@@ -168,7 +168,7 @@ def test_odd_and_large_images_cost_little(tmp_path: Path, name: str, shape: tupl
 
 
 def test_what_is_too_large_is_one_sentence_without_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "LARGEST", 5000)
+    monkeypatch.setattr(images, "MAX_PIXELS", 5000)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 5000)
     image(80, 100).save(tmp_path / "a.png")
     image(120, 100).save(tmp_path / "b.png")
@@ -181,7 +181,7 @@ def test_what_is_too_large_is_one_sentence_without_a_warning(tmp_path: Path, mon
             open_rgb(tmp_path / "a.png")
         with pytest.raises(UserError, match=r"b\.png: it has more than 10,000 pixels; make it smaller first$"):
             open_rgb(tmp_path / "b.png")
-        monkeypatch.setattr(images, "LARGE", 5000)
+        monkeypatch.setattr(images, "MAX_PIXELS_AT_FULL_SCALE", 5000)
         assert open_rgb(tmp_path / "c.jpg").size == (50, 40)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import bcnn.base
-from bcnn.base.provenance import OURS, commit, versions
+from bcnn.base.provenance import FILE_IN_CHECKOUT, commit, versions
 from bcnn.base.version import __version__
 
 SOURCE = Path(bcnn.base.__path__[0])
@@ -41,7 +41,7 @@ def installed(site):
 def test_in_a_checkout_it_is_the_commit_and_a_plus_after_a_change(tmp_path):
     package = installed(tmp_path / "src")
     head = repository(tmp_path, "src")
-    assert (tmp_path / OURS).is_file()
+    assert (tmp_path / FILE_IN_CHECKOUT).is_file()
     assert commit(package=package) == head
     assert commit(digits=7, package=package) == head[:7]
     (package / "base/new.py").touch()

@@ -86,9 +86,9 @@ MUTATIONS = (
     Mutation("src/bcnn/program/ops/conversion.py", "size[size > 0]) < COARSE * step", "size[size > 0]) < 0", "tests/integers/test_quantize.py", "coarsen"),
     Mutation("src/bcnn/verification/verify_torch.py", "not all(map(np.array_equal, *weights))", "False", "tests/verification/test_verify.py", "of_integers"),
     # --- images
-    Mutation("src/bcnn/base/images.py", "if pixels <= LARGE * scale**2", "if pixels < LARGE * scale", "tests/base/test_images.py", "large_jpeg"),
-    Mutation("src/bcnn/base/images.py", "if pixels > LARGE:", "if pixels >= LARGE:", "tests/base/test_images.py", "ordinary"),
-    Mutation("src/bcnn/base/images.py", "> max(WHOLE, 4 * width * height)", "> (1 << 60)", "tests/base/test_images.py", "early_cut or cost_little"),
+    Mutation("src/bcnn/base/images.py", "if pixels <= MAX_PIXELS_AT_FULL_SCALE * scale**2", "if pixels < MAX_PIXELS_AT_FULL_SCALE * scale", "tests/base/test_images.py", "large_jpeg"),
+    Mutation("src/bcnn/base/images.py", "if pixels > MAX_PIXELS_AT_FULL_SCALE:", "if pixels >= MAX_PIXELS_AT_FULL_SCALE:", "tests/base/test_images.py", "ordinary"),
+    Mutation("src/bcnn/base/images.py", "> max(MAX_RESIZED_PIXELS, 4 * width * height)", "> (1 << 60)", "tests/base/test_images.py", "early_cut or cost_little"),
     Mutation("src/bcnn/base/images.py", "get(ORIENTATION, 1) != 1", "get(ORIENTATION, 1) == 3", "tests/base/test_images.py", "exif"),
     Mutation("src/bcnn/cli/predict.py", "if not all(math.isfinite(value) for _, value in likeliest)", "if False", "tests/cli/test_cli_deploy.py", "overflow"),
     # --- threads

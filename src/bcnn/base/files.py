@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 # The last component is never followed if it is a link, and never shared: the file is ours or there is an error.
-OURS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+NEW_FILE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)  # what file systems without hard links answer
 
 
@@ -98,7 +98,7 @@ def _create(path: Path) -> tuple[Path, BinaryIO]:
     while True:
         temporary = _name(path)
         # A file that others must not read is never open to them, not even while it is written.
-        handle = os.open(temporary, OURS, 0o666 if kept is None else 0o600)
+        handle = os.open(temporary, NEW_FILE_FLAGS, 0o666 if kept is None else 0o600)
         try:
             swept = _locked_too_late(handle)
             if kept is not None and not swept:

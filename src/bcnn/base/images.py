@@ -3,7 +3,7 @@
 Photos come sideways (EXIF), grey, with transparency, with 16 bits; `rgb` makes them plain. `fit` is the usual evaluation
 transform: resize the shorter side to size / crop, cut out the centre. An image that has the size already passes unchanged.
 
-Odd images cost no more than ordinary ones: a JPEG above `LARGE` is decoded at a reduced scale, an image above `LARGEST` is
+Odd images cost no more than ordinary ones: a JPEG above `MAX_PIXELS_AT_FULL_SCALE` is decoded at a reduced scale, an image above `MAX_PIXELS` is
 refused by its header, and one whose resized whole would be huge (30000 x 1) is cut before it is resized. Every other image
 goes the plain way, with the same pixels whatever these limits are.
 """
@@ -38,10 +38,10 @@ SUFFIXES = frozenset(
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP") + ("AVIF",) * bool(AVIF)
 
 # Pixels. Cameras of today make 12 to 32 million; a decoded one takes 4 bytes, and converting it as much again.
-LARGE = 1 << 25
-LARGEST = 89_478_485  # from here on Pillow warns of decompression bombs: a quarter of a gigabyte in 24 bits
-WHOLE = 1 << 24  # of a resized image before its centre is cut out: any photo up to 65536 : 256
-ORIENTATION = 0x0112  # of EXIF
+MAX_PIXELS_AT_FULL_SCALE = 1 << 25
+MAX_PIXELS = 89_478_485  # from here on Pillow warns of decompression bombs: a quarter of a gigabyte in 24 bits
+MAX_RESIZED_PIXELS = 1 << 24  # of a resized image before its centre is cut out: any photo up to 65536 : 256
+ORIENTATION_TAG = 0x0112  # of EXIF
 DECODERS_RAISE = (OSError, ValueError, SyntaxError, OverflowError, struct.error)  # Pillow's, on a damaged file
 _opening = threading.Lock()  # filters of warnings belong to the process; images are read in threads
 
@@ -116,7 +116,7 @@ def read(photo: Photo, size: tuple[int, int], crop: float = 1.0) -> Pixels:
 
 def rgb(image: Image.Image) -> Image.Image:
     """Upright 8-bit RGB. 16-bit grey keeps its upper 8 bits; transparent pixels are shown on white."""
-    if image.getexif().get(ORIENTATION, 1) != 1:
+    if image.getexif().get(ORIENTATION_TAG, 1) != 1:
         image = ImageOps.exif_transpose(image)  # a copy, also of an upright image
     if image.mode.startswith("I"):
         array = np.asarray(image)
@@ -141,15 +141,15 @@ def _rgb(file: str | Path | io.BytesIO, path: str) -> Image.Image:
             check_plain(file)
         with header(file) as image:
             pixels = image.width * image.height
-            if pixels > LARGE:
+            if pixels > MAX_PIXELS_AT_FULL_SCALE:
                 # Only a JPEG can: its decoder leaves out the high frequencies. Half, a quarter or an eighth of both sides,
-                # the largest of them that is not LARGE, if there is one; what a network reads is far smaller still.
-                scale = next((scale for scale in (2, 4) if pixels <= LARGE * scale**2), 8)
+                # the largest of them that is not MAX_PIXELS_AT_FULL_SCALE, if there is one; what a network reads is far smaller still.
+                scale = next((scale for scale in (2, 4) if pixels <= MAX_PIXELS_AT_FULL_SCALE * scale**2), 8)
                 image.draft(None, (image.width // scale, image.height // scale))
-            if image.width * image.height > LARGEST:
+            if image.width * image.height > MAX_PIXELS:
                 raise UserError(
                     f"cannot read image {path}: it has {image.width} x {image.height} pixels, more than the "
-                    f"{LARGEST:,} that are decoded here; make it smaller first"
+                    f"{MAX_PIXELS:,} that are decoded here; make it smaller first"
                 )
             image.load()
             return rgb(image)
@@ -157,7 +157,7 @@ def _rgb(file: str | Path | io.BytesIO, path: str) -> Image.Image:
         raise
     except Image.DecompressionBombError:
         raise UserError(
-            f"cannot read image {path}: it has more than {2 * LARGEST:,} pixels; make it smaller first"
+            f"cannot read image {path}: it has more than {2 * MAX_PIXELS:,} pixels; make it smaller first"
         ) from None
     except FileNotFoundError:
         raise UserError(f"no such image: {path}") from None
@@ -182,7 +182,7 @@ def fit(image: Image.Image, size: tuple[int, int], crop: float = 1.0) -> Pixels:
         ratio = max(height / crop / image.height, width / crop / image.width)
         larger = max(width, round(image.width * ratio)), max(height, round(image.height * ratio))
         left, top = (larger[0] - width) // 2, (larger[1] - height) // 2
-        if larger[0] * larger[1] > max(WHOLE, 4 * width * height):
+        if larger[0] * larger[1] > max(MAX_RESIZED_PIXELS, 4 * width * height):
             # The same centre, but cut first: of 30000 x 1 pixels the resized whole would take gigabytes. Not for all images,
             # since Pillow rounds the corners of a box to float32, and pixels may change by one level.
             x, y = image.width / larger[0], image.height / larger[1]

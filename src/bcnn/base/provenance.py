@@ -11,7 +11,7 @@ from pathlib import Path
 from bcnn.base.version import __version__
 
 PACKAGE = Path(__file__).resolve().parents[1]
-OURS = "src/bcnn/base/provenance.py"  # where this file lies in a checkout of this project
+FILE_IN_CHECKOUT = "src/bcnn/base/provenance.py"  # where this file lies in a checkout of this project
 
 
 def versions(*packages: str) -> dict[str, str]:
@@ -42,7 +42,7 @@ def commit(digits: int = 40, package: Path = PACKAGE) -> str:
         ).stdout.strip()
 
     try:
-        if git("ls-files", "--full-name", "--", "base/provenance.py") != OURS:
+        if git("ls-files", "--full-name", "--", "base/provenance.py") != FILE_IN_CHECKOUT:
             return ""
         return git("rev-parse", "HEAD")[:digits] + ("+" if git("status", "--porcelain", "--", ".") else "")
     except (OSError, subprocess.CalledProcessError):

@@ -13,7 +13,7 @@ from bcnn.bench.openvino_graph import openvino_model
 from bcnn.bench.rival import Job, Rival
 from bcnn.exports.check import WrongResultError, check_logits, check_maps
 
-ISA = "ONEDNN_MAX_CPU_ISA"  # oneDNN's own variable: what it may use
+ISA_VARIABLE = "ONEDNN_MAX_CPU_ISA"  # oneDNN's own variable: what it may use
 
 
 def compile_model(model: Any, threads: int, precision: str = "f32") -> Any:
@@ -28,7 +28,7 @@ def compile_model(model: Any, threads: int, precision: str = "f32") -> Any:
 
 
 def has_bf16() -> bool:
-    if os.environ.get(ISA, "").startswith("AVX2"):
+    if os.environ.get(ISA_VARIABLE, "").startswith("AVX2"):
         return False  # it names what the processor has, and then cannot compile
     return "BF16" in openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 

@@ -14,7 +14,7 @@ from bcnn.bench.timing import interleave
 if TYPE_CHECKING:  # the native core may not be built; then only these annotations need it
     from bcnn.engine import Cost, Engine
 
-LATE = 256  # channels of the levels where the popcount decides, and no longer the work around it
+MIN_LATE_CHANNELS = 256  # channels of the levels where the popcount decides, and no longer the work around it
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class OpClass:
 @dataclass(frozen=True)
 class Profile:
     classes: list[OpClass]
-    late_gmacs: float  # of the binary convolutions with `LATE` channels or more, what surrounds their dots included
+    late_gmacs: float  # of the binary convolutions with `MIN_LATE_CHANNELS` channels or more, what surrounds their dots included
     popcount_peak: float  # binary GMAC/s of xor, popcount and add on registers alone, the same core and instruction set
     peak: float  # binary GMAC/s of the dot product's inner loop on data in the first cache, the same core
 
@@ -40,7 +40,7 @@ class Profile:
             )
         if self.late_gmacs:
             lines.append(
-                f"levels of {LATE} channels and up: {self.late_gmacs:.0f} binary GMAC/s, what surrounds their dots included; "
+                f"levels of {MIN_LATE_CHANNELS} channels and up: {self.late_gmacs:.0f} binary GMAC/s, what surrounds their dots included; "
                 f"{self.late_gmacs / self.popcount_peak:.0%} of the first peak, {self.late_gmacs / self.peak:.0%} of the second"
             )
         lines.append(f"peak of xor, popcount and add in registers on this core: {self.popcount_peak:.0f} binary GMAC/s")
@@ -58,7 +58,11 @@ def profile(engine: Engine, image: Pixels, repeats: int = 20) -> Profile:
         peaks.append(_core.dot_peak(engine.isa))
         rounds.append(engine.profile(image, repeats=3))
     costs = [min(same, key=lambda cost: cost.seconds) for same in zip(*rounds, strict=True)]
-    late = [cost for cost, shape in zip(costs, engine.program.shapes, strict=True) if cost.macs and shape[2] >= LATE]
+    late = [
+        cost
+        for cost, shape in zip(costs, engine.program.shapes, strict=True)
+        if cost.macs and shape[2] >= MIN_LATE_CHANNELS
+    ]
     return Profile(op_classes(costs), gmacs(late), max(popcount_peaks), max(peaks))
 
 

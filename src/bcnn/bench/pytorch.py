@@ -28,7 +28,7 @@ from bcnn.program.program import Program
 
 # Compiled code shows no maps, only logits. Rounding may flip a sign and deeper layers amplify it, so two correct runs need not
 # agree closely in all of them; a wrong layer leaves hardly any correlation.
-CORRELATION = 0.99
+MIN_CORRELATION = 0.99
 LAYOUTS = {"NCHW": torch.contiguous_format, "channels last": torch.channels_last}
 
 
@@ -128,7 +128,7 @@ def _check_logits(job: Job, logits: Tensor) -> str:
     with torch.inference_mode():
         want = job.network(normalised(job.image[None], IMAGENET_MEAN, IMAGENET_STD))
     correlation = float(torch.corrcoef(torch.stack([want[0], logits[0]]))[0, 1])
-    if not correlation >= CORRELATION:
+    if not correlation >= MIN_CORRELATION:
         raise WrongResultError(f"logits correlate by {correlation:.3f} with those of the network")
     error = float((want - logits).abs().max() / want.std())
     return f"torch eager, logits within {error:.0e} of their spread"

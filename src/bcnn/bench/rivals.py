@@ -27,7 +27,7 @@ from bcnn.program.program import Program
 Maker = Callable[[Job], Rival]
 ENGINE = "this engine"
 INTEGERS = "this engine, int16"
-PICTURES = 4  # that a program is calibrated on here: time does not depend on them
+CALIBRATION_IMAGES = 4  # that a program is calibrated on here: time does not depend on them
 
 
 def engine(job: Job, isa: str | None = None, name: str = ENGINE) -> Rival:
@@ -51,7 +51,7 @@ def in_integers(job: Job) -> Job:
     if job.program.numbers != "float32":
         return job
     try:
-        made = fixed(job.program, pictures(*job.program.shapes[0][:2], PICTURES))
+        made = fixed(job.program, pictures(*job.program.shapes[0][:2], CALIBRATION_IMAGES))
     except UserError as error:
         raise SkippedError(str(error)) from None
     return dataclasses.replace(job, program=made.program)

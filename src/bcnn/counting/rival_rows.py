@@ -21,7 +21,9 @@ from bcnn.program.counts import Counts
 
 # The plan of ReActNet, as of MobileNetV1: 32 channels at 112 x 112, doubled five times while the map halves.
 STEM_MAP = 32 * 112**2
-DOUBLED = sum(32 * 2**k * (112 >> k) ** 2 for k in range(5))  # values of the maps whose channels double: 777,728
+DOUBLED_MAP_VALUES = sum(
+    32 * 2**k * (112 >> k) ** 2 for k in range(5)
+)  # values of the maps whose channels double: 777,728
 BLOCK_CHANNELS = (
     32 + 64 + 2 * 128 + 2 * 256 + 6 * 512 + 1024
 )  # read by the 13 blocks, each with two RSign of so many biases
@@ -54,9 +56,9 @@ def as_melius(rival: Rival) -> Values:
 
 
 def as_react_a(rival: Rival) -> Values:
-    """Bias and sign of DOUBLED values twice: 2 DOUBLED more. Reading: the two more a stem value may be a PReLU and a 1x1 pool, as in
+    """Bias and sign of DOUBLED_MAP_VALUES values twice: 2 DOUBLED_MAP_VALUES more. Reading: the two more a stem value may be a PReLU and a 1x1 pool, as in
     the paper's own stem; nothing printed says which."""
-    more = Counts(real_params=-2 * BLOCK_CHANNELS, adds=2 * DOUBLED + 2 * STEM_MAP)
+    more = Counts(real_params=-2 * BLOCK_CHANNELS, adds=2 * DOUBLED_MAP_VALUES + 2 * STEM_MAP)
     return values(rival.folded + more)
 
 
@@ -64,7 +66,7 @@ def as_react_c(rival: Rival) -> Values:
     """As A, whose doubling convolutions lose six operations a value read: bias and sign twice, and one each of the two copies made.
     Reading: one of the last is the addition or a multiplication; counted here from A, since C was never released."""
     a = rivals()["reactnet-a"]
-    elementwise = a.folded.elementwise + 2 * DOUBLED + 2 * STEM_MAP - 6 * DOUBLED
+    elementwise = a.folded.elementwise + 2 * DOUBLED_MAP_VALUES + 2 * STEM_MAP - 6 * DOUBLED_MAP_VALUES
     c = rival.counts
     real_params = c.real_params - 2 * BLOCK_CHANNELS + DOUBLING_CHANNELS
     return values(Counts(c.binary_params, real_params, c.binary_macs, c.real_macs, adds=elementwise))

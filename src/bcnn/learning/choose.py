@@ -19,11 +19,11 @@ from bcnn.learning.fit import PENALTIES, Decoder, Scale, fit
 from bcnn.learning.photos import FOLDS, Read, read
 from bcnn.program.program import Program
 
-ENOUGH = 500  # photos scored: a share of them is known to 2 points; fewer photos take turns, fifth by fifth
-SAMPLE = 1200  # photos that decide on the size
-AMONG = PENALTIES[1:4]  # for the size: sizes differ by more than penalties do, and each fit takes a second
-WORTH = 0.01  # what a larger size must bring, since it makes every later answer slower, too
-SMALLEST = 48  # half the network's own size is tried down to here
+MIN_SCORED_PHOTOS = 500  # photos scored: a share of them is known to 2 points; fewer photos take turns, fifth by fifth
+SIZE_PHOTOS = 1200  # photos that decide on the size
+SIZE_PENALTIES = PENALTIES[1:4]  # for the size: sizes differ by more than penalties do, and each fit takes a second
+MIN_GAIN_FOR_LARGER_SIZE = 0.01  # what a larger size must bring, since it makes every later answer slower, too
+MIN_SIZE = 48  # half the network's own size is tried down to here
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def penalty(photos: Read, classes: int, among: tuple[float, ...] = PENALTIES) ->
             decoder = fit(x, y, strength, decoder)
             hits[index] += int((decoder(held).argmax(axis=1) == photos.y[out]).sum())
         scored += int(out.sum())
-        if scored >= ENOUGH:
+        if scored >= MIN_SCORED_PHOTOS:
             break
     best = int(hits.argmax())
     return among[best], float(hits[best]) / max(1, scored)
@@ -59,7 +59,7 @@ def penalty(photos: Read, classes: int, among: tuple[float, ...] = PENALTIES) ->
 def candidates(program: Program) -> Iterator[tuple[int, int]]:
     """Half, once and twice the size that the network was made for."""
     height, width, _ = program.shapes[0]
-    if min(height, width) // 2 >= SMALLEST:
+    if min(height, width) // 2 >= MIN_SIZE:
         yield height // 2, width // 2
     yield height, width
     yield 2 * height, 2 * width
@@ -69,7 +69,7 @@ def size(
     program: Program, photos: Images, classes: int, unreadable: Unreadable, progress: Progress
 ) -> tuple[Size, tuple[Size, ...]]:
     """(the size to read photos at, all that were tried), measured on a sample of the photos."""
-    count = min(SAMPLE, len(photos))
+    count = min(SIZE_PHOTOS, len(photos))
     chosen = np.zeros(len(photos), np.bool_)
     chosen[np.arange(count) * len(photos) // count] = True  # evenly: classes lie behind each other
     sample = photos.take(chosen)
@@ -80,9 +80,9 @@ def size(
         except UserError:
             continue  # a network that is fixed to its own size
         got = read(reader, sample, unreadable, f"trying {height} x {width}", progress)
-        tried.append(Size(height, width, penalty(got, classes, AMONG)[1], got.seconds))
+        tried.append(Size(height, width, penalty(got, classes, SIZE_PENALTIES)[1], got.seconds))
     best = tried[0]
     for other in tried[1:]:
-        if other.accuracy >= best.accuracy + WORTH:
+        if other.accuracy >= best.accuracy + MIN_GAIN_FOR_LARGER_SIZE:
             best = other
     return best, tuple(tried)

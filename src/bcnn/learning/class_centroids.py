@@ -22,7 +22,7 @@ from bcnn.program.program import Program
 KEY = "memory"
 CENTRES = 4  # a class
 STEP = np.float32(1 / 16)  # of stored values: features have deviation 1, so +-8 deviations are kept
-TURNS = 20  # of k-means at most
+MAX_ROUNDS = 20  # of k-means at most
 # Of the fit that adds a class. The decoder as it was pulls at the new one, so this is how much of it is kept: of 1, 0.3 and 0.1 the best.
 PENALTY = 1.0
 
@@ -68,7 +68,7 @@ def remember(x: Floats, y: Labels, classes: int) -> Memory:
     for label in range(classes):
         own = x[y == label]
         middle = own[np.arange(CENTRES) * len(own) // CENTRES]
-        for _ in range(TURNS):
+        for _ in range(MAX_ROUNDS):
             # |a - b|^2 = |a|^2 - 2 a b + |b|^2, and |a|^2 is the same for all b
             nearest = ((middle * middle).sum(axis=1) - 2 * own @ middle.T).argmin(axis=1)
             moved = [own[nearest == i].mean(axis=0) if (nearest == i).any() else middle[i] for i in range(CENTRES)]

@@ -23,7 +23,9 @@ from bcnn.program.ops import AbsMean, Affine, Concat, FixedConv, Linear, Op, Poi
 from bcnn.program.ops.conversion import sums
 from bcnn.program.program import Program
 
-STRANGE = 4.0  # strangeness up to which none of these has a logit of its own; photos of something known have about 1
+MAX_KNOWN_STRANGENESS = (
+    4.0  # strangeness up to which none of these has a logit of its own; photos of something known have about 1
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +41,7 @@ class Head:
         if not self.rejects:
             return float(np.abs(self.decoder(x)).max())
         logits = self.decoder(np.concatenate([x, strangeness(x)], axis=1))
-        return max(float(np.abs(logits).max()), STRANGE * GAIN + float(self.decoder.bias[-1]))
+        return max(float(np.abs(logits).max()), MAX_KNOWN_STRANGENESS * GAIN + float(self.decoder.bias[-1]))
 
 
 def put_on(reader: Program, head: Head, labels: tuple[str, ...], provenance: dict[str, Any], x: Floats) -> Program:

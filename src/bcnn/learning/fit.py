@@ -25,9 +25,9 @@ Labels = NDArray[np.int64]
 
 # Sets of 100 to 3,500 photos had their best between 3 and 0.03, and lost a point or two at 0.01.
 PENALTIES = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
-STEPS = 200  # of L-BFGS at most
-ENOUGH = 3e-5  # relative gain of a step that is not worth another one
-KEPT = 10  # pairs of steps and gradients that L-BFGS remembers
+MAX_STEPS = 200  # of L-BFGS at most
+MIN_RELATIVE_GAIN = 3e-5  # relative gain of a step that is not worth another one
+REMEMBERED_PAIRS = 10  # pairs of steps and gradients that L-BFGS remembers
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +111,8 @@ def path(x: Floats, y: Labels, penalty: float, classes: int) -> Decoder:
 def minimise(loss: Callable[[Doubles], tuple[float, Doubles]], at: Doubles) -> Doubles:
     """L-BFGS with halved steps (Armijo); ends when steps gain nothing any more."""
     value, gradient = loss(at)
-    pairs: deque[tuple[Doubles, Doubles, float]] = deque(maxlen=KEPT)
-    for _ in range(STEPS):
+    pairs: deque[tuple[Doubles, Doubles, float]] = deque(maxlen=REMEMBERED_PAIRS)
+    for _ in range(MAX_STEPS):
         direction = -_times_inverse_hessian(gradient, pairs)
         slope = float(gradient @ direction)
         if not slope < 0:  # rounding has the last word: at the minimum
@@ -129,7 +129,7 @@ def minimise(loss: Callable[[Doubles], tuple[float, Doubles]], at: Doubles) -> D
         if (curvature := float(s @ t)) > 1e-12 * float(t @ t):
             pairs.append((s, t, 1 / curvature))
         gained, at, value, gradient = value - new, there, new, slopes
-        if gained <= ENOUGH * max(1e-3, abs(value)):
+        if gained <= MIN_RELATIVE_GAIN * max(1e-3, abs(value)):
             break
     return at
 

@@ -24,7 +24,7 @@ from bcnn.learning.fit import Floats, Labels
 from bcnn.program.program import Program
 
 BATCH = 32  # photos decoded at a time: they are the most memory that this takes
-TINY = 10  # photos of a class below which its accuracy is a matter of luck
+MIN_PHOTOS_OF_CLASS = 10  # photos of a class below which its accuracy is a matter of luck
 FOLDS = 5
 
 
@@ -81,8 +81,10 @@ def warnings(source: Source) -> list[str]:
     """A sentence for each class that has too few photos to be learned or judged."""
     said = []
     for name, train, held_out in counts(source):
-        if train < TINY:
-            said.append(f"class {name!r} has {_photos(train)} to learn from: take {TINY} or more, better 50")
+        if train < MIN_PHOTOS_OF_CLASS:
+            said.append(
+                f"class {name!r} has {_photos(train)} to learn from: take {MIN_PHOTOS_OF_CLASS} or more, better 50"
+            )
         if not held_out:
             said.append(f"class {name!r} has no photo held out: nothing is known of how well it is recognised")
     return said

@@ -16,7 +16,7 @@ import numpy as np
 from bcnn.learning.fit import Decoder, Doubles, Floats, Labels, fit
 
 NAME = "none of these"
-LOST = 0.05  # of held-out photos are refused, too: the price
+REFUSED_FRACTION = 0.05  # of held-out photos are refused, too: the price
 # s has a deviation of 0.10 to 0.15 among known photos. Of 3, 10, 30, 100 and 1000 the best: 90 to 99 % of unrelated photos are refused, and of
 # a class that resembles the known ones 5 to 20 %. Less, and the logits outweigh it; more, and they have no say at all.
 GAIN = 30.0
@@ -38,7 +38,7 @@ def from_known(decoder: Decoder, b: float) -> Decoder:
     return Decoder(weight, np.append(decoder.bias, b))
 
 
-def threshold(decoder: Decoder, held_out: Floats, lost: float = LOST) -> float:
+def threshold(decoder: Decoder, held_out: Floats, lost: float = REFUSED_FRACTION) -> float:
     """The b with which `lost` of the held-out photos are called none of these."""
     return float(np.quantile(_apart(decoder, held_out), lost))
 

@@ -23,8 +23,8 @@ from bcnn.base.errors import UserError, nearest
 from bcnn.base.files import check_plain
 
 PReLU = Literal["module", "block"]
-LARGEST = 2**24  # channels, classes, pixels a side: sums of +-1 are exact in float32 up to here
-MOST_BLOCKS = 1000  # of a level: a slip of the keyboard becomes a sentence, not a full memory
+MAX_SIZE = 2**24  # channels, classes, pixels a side: sums of +-1 are exact in float32 up to here
+MAX_BLOCKS = 1000  # of a level: a slip of the keyboard becomes a sentence, not a full memory
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def replicated(channels: int, replicate: float) -> int:
 # --- checks ---------------------------------------------------------------------------------------------------------
 
 
-def _whole(value: Any, where: str, high: int = LARGEST) -> None:
+def _whole(value: Any, where: str, high: int = MAX_SIZE) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise UserError(f"{where} must be a whole number >= 1, got {shown(value)}")
     if value > high:
@@ -178,7 +178,7 @@ def _validate(config: NetworkConfig) -> None:
         where = "stem" if row == 0 else f"level{row}"
         if not isinstance(level, Level):
             raise UserError(f"{where} must be a Level, got {shown(level)}")
-        _whole(level.blocks, f"{where}: blocks", MOST_BLOCKS)
+        _whole(level.blocks, f"{where}: blocks", MAX_BLOCKS)
         _whole(level.stride, f"{where}: stride (S)")
         _whole(level.filter, f"{where}: filter (F)")
         if level.filter % 2 == 0:
@@ -186,9 +186,9 @@ def _validate(config: NetworkConfig) -> None:
         r = level.replicate
         if isinstance(r, bool) or not isinstance(r, (int, float)) or not 0 < r < math.inf:
             raise UserError(f"{where}: replicate (R) must be a number > 0, got {shown(r)}")
-        channels = replicated(channels, min(r, 2 * LARGEST))
-        if channels > LARGEST:
-            raise UserError(f"{where}: replicate (R) makes more than {LARGEST} channels, got {r}")
+        channels = replicated(channels, min(r, 2 * MAX_SIZE))
+        if channels > MAX_SIZE:
+            raise UserError(f"{where}: replicate (R) makes more than {MAX_SIZE} channels, got {r}")
     total = config.stride
     for side, value in zip(("height", "width"), size, strict=True):
         if value % total:

@@ -31,8 +31,8 @@ from bcnn.theory.plan import Function, Plan, grid, sample
 from bcnn.theory.tiling import Floats64, Tiling
 
 SLOPE_POINTS = {1: 17, 2: 5, 3: 3}  # looked at per cell and coordinate to estimate slopes
-PROBES = {1: 8_000, 2: 256, 3: 40}  # per coordinate, at most, to measure an error ...
-WORK = 8 << 30  # ... and binary MACs to spend on it: seconds
+MAX_PROBES = {1: 8_000, 2: 256, 3: 40}  # per coordinate, at most, to measure an error ...
+MAX_PROBE_MACS = 8 << 30  # ... and binary MACs to spend on it: seconds
 
 
 def error_bound(
@@ -93,7 +93,7 @@ def probes(plan: Plan, points: int | None = None) -> list[Floats64]:
     """Points to measure an error at: evenly spread, and of each coordinate's cells the first and the last number, where it is largest."""
     k = len(plan.tilings)
     if points is None:
-        points = max(2, min(PROBES.get(k, 8), int((WORK / plan.binary_weights) ** (1 / k) / 1.5)))
+        points = max(2, min(MAX_PROBES.get(k, 8), int((MAX_PROBE_MACS / plan.binary_weights) ** (1 / k) / 1.5)))
     axes = []
     for tiling in plan.tilings:
         edges = _inside(tiling, 2).ravel()

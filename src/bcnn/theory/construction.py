@@ -46,8 +46,10 @@ from bcnn.nets.layers import Branch, Replicate
 from bcnn.theory.plan import MEMORY_LIMIT, Function, Interval, Plan, make_plan
 from bcnn.theory.tiling import Floats32
 
-EXACT = 1 << 24  # whole numbers up to here are float32 numbers: the proof of the bound wants sums of signs to be exact
-CHUNK = 1 << 24  # values of the largest map made at once by `evaluate`: 64 MiB
+MAX_EXACT_SUM = (
+    1 << 24
+)  # whole numbers up to here are float32 numbers: the proof of the bound wants sums of signs to be exact
+CHUNK_VALUES = 1 << 24  # values of the largest map made at once by `evaluate`: 64 MiB
 
 
 class BinaryLayer(nn.Module):
@@ -87,7 +89,7 @@ class Approximator(nn.Module):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
-        if plan.subs.sum() >= EXACT:
+        if plan.subs.sum() >= MAX_EXACT_SUM:
             raise UserError(
                 f"{int(plan.subs.sum()):,} sub branches are too many: float32 adds signs exactly below 2^24; choose a smaller Q"
             )
@@ -140,7 +142,7 @@ def evaluate(network: Approximator, *coordinates: NDArray[Any]) -> Floats32:
     """[M, points] float32: the network at points, each a 1 x 1 map, in chunks that bound the memory."""
     points = np.stack([np.asarray(axis, np.float32).ravel() for axis in coordinates], axis=1)
     x = torch.from_numpy(points[:, np.arange(network.plan.channels) % len(coordinates)])
-    step = max(1, CHUNK // max(o for _, o, _ in network.plan.sizes))
+    step = max(1, CHUNK_VALUES // max(o for _, o, _ in network.plan.sizes))
     with torch.no_grad():
         # Points lie along a row of one map: a convolution is far faster over pixels than over a batch of 1 x 1 maps.
         parts = [network(part.T[None, :, None, :])[0, :, 0, :] for part in torch.split(x, step)]
