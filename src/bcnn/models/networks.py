@@ -42,7 +42,6 @@ class Found:
     labels: tuple[str, ...] = ()
     crop: float = 1.0
     provenance: dict[str, Any] = field(default_factory=dict)
-    random: bool = False  # its weights mean nothing
     notes: tuple[str, ...] = ()  # what was decided for the user
 
 
@@ -89,7 +88,7 @@ def _untrained(config: AnyNetwork, given: Given) -> Found:
     mean, std, labels = given.mean or IMAGENET_MEAN, given.std or IMAGENET_STD, given.labels or ()
     provenance = {"config": {"network": network_spec.to_plain(config)}}
     notes = (f"the weights of {config.name} are random: it was not trained",)
-    return Found(config.name, module, config.image_size, mean, std, labels, 1.0, provenance, True, notes)
+    return Found(config.name, module, config.image_size, mean, std, labels, 1.0, provenance, notes)
 
 
 def trained(path: str | Path, given: Given | None = None) -> Found:
@@ -125,7 +124,7 @@ def of_module(module: nn.Module, name: str, given: Given | None = None) -> Found
     if config is not None:  # which network it is: so the packed file can be trained again
         provenance["config"] = {"network": network_spec.to_plain(config)}
     _try(module.eval(), name, size)
-    return Found(name, module, size, mean, std, labels, 1.0, provenance, notes=tuple(notes))
+    return Found(name, module, size, mean, std, labels, 1.0, provenance, tuple(notes))
 
 
 def _try(module: nn.Module, name: str, size: Size) -> None:
