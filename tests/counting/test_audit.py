@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -197,3 +199,73 @@ def test_width_is_of_the_values() -> None:
     assert width(torch.tensor([0.5], dtype=torch.bfloat16)) == 16
     assert width(torch.tensor([3], dtype=torch.int8)) == 8
     assert width(torch.tensor([])) == 32
+
+
+class Of(nn.Module):
+    """A function of the image, with a parameter of eight by eight to use."""
+
+    def __init__(self, function: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 8))
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x[0], self.weight)
+
+
+@pytest.mark.parametrize(
+    ("function", "sizes"),
+    [
+        (lambda x, w: (x[0][:, None] * w).sum(2), [(8, 8, 8)]),
+        (lambda x, w: (w * x[0].unsqueeze(1)).mean(-1), [(8, 8, 8)]),
+        (lambda x, w: (x[:, :, None] * w).sum(3), [(24, 8, 8)]),
+        (lambda x, w: torch.stack([F.linear(row, w) for row in x[0]]), [(8, 8, 8)]),
+        (lambda x, w: torch.stack([torch.mv(w, row) for row in x[0]]), [(8, 8, 8)]),
+        (lambda x, w: torch.stack([(row * w).sum(1) for row in x[0]]), [(8, 8, 8)]),
+    ],
+)
+def test_products_without_the_name_of_one_are_found(
+    image: Tensor, function: Callable[[Tensor, Tensor], Tensor], sizes: list[tuple[int, int, int]]
+) -> None:
+    report = audit(Of(function), image)
+    assert [tuple(sorted((op.m, op.k, op.n))) for op in report.failures] == [tuple(sorted(size)) for size in sizes]
+    assert sum(op.macs for op in report.failures) == sum(m * k * n for m, k, n in sizes)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w: (x * w).sum(2),  # each pixel has its own weight: no axis is shared by several
+        lambda x, w: (x[0] * w[:1]).sum(1),  # a matrix times one vector
+        lambda x, w: x.mean((1, 2)),
+        lambda x, w: (x * x.mean((1, 2), keepdim=True)).mean((1, 2)),
+    ],
+)
+def test_scales_gates_and_sums_are_no_matrix_products(
+    image: Tensor, function: Callable[[Tensor, Tensor], Tensor]
+) -> None:
+    report = audit(Of(function), image)
+    assert report.passes
+    assert not report.matrix
+
+
+def test_an_operator_that_is_not_known_is_named_and_nothing_is_certified(image: Tensor) -> None:
+    report = audit(Of(lambda x, w: torch.cdist(x[0], w)), image)
+    assert not report.passes
+    assert str(report.unknown[0]).startswith("_cdist_forward in Of, line ")
+
+
+def test_heads_of_attention_are_counted_one_by_one() -> None:
+    attention = nn.MultiheadAttention(16, 4, batch_first=True).eval()
+
+    class Self(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = attention
+
+        def forward(self, x: Tensor) -> Tensor:
+            made: Tensor = self.attention(x, x, x)[0]
+            return made
+
+    report = audit(Self(), torch.randn(1, 16, 16))
+    assert sum(op.macs for op in report.matrix) == 4 * 16 * 16 * 16 + 2 * 4 * 16 * 16 * 4

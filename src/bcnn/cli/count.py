@@ -207,6 +207,10 @@ def audit(
     out.print(rich)
     if len(shown) < len(report.matrix):
         out.print(f"{len(report.matrix) - len(shown)} more products are not shown; --all shows them")
+    for operator in report.unknown:
+        out.print(f"cannot certify: nothing is known of {operator}")
+    if report.unknown and not report.failures:
+        raise typer.Exit(1)
     if not report.passes:
         worst = report.failures[0]
         out.print(

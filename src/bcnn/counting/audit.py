@@ -7,6 +7,10 @@ Widths come from values: all +-1 is 1 bit, anything else the bits of its dtype. 
 filter of ones), so a width counts only if it survives adding noise to every trainable parameter: what sign makes stays binary,
 a real weight does not. Stored +-1 tensors that do not train (buffers, frozen parameters) are taken as they are. Zero padding of
 a +-1 map adds a third value, 0, so such an operand is 2 bits wide.
+
+A product may also be written as a broadcast multiplication and a sum over the axis that both share, or as many products of one
+matrix with a vector each: both are found. An operator that `operators.py` does not know could be a product, too: with one of
+those a network cannot be certified.
 """
 
 from __future__ import annotations
@@ -21,10 +25,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import flop_registry
 
-from bcnn.capture.capture import Graph, evaluate
+from bcnn.capture.capture import Graph, Node, Value, evaluate
+from bcnn.capture.channel_permutation import unmoved
 from bcnn.capture.export import export
+from bcnn.counting.operators import KNOWN, MOVES, REDUCTIONS
 
-# Operations by the last part of their aten name. The pattern also catches ones that torch may add or a backend may bring.
+# Products by the last part of their aten name. The pattern also catches ones that torch may add or a backend may bring.
 PRODUCT = re.compile(r"(^|_)(conv\w*|\w*mm|matmul|addmm_\w+|rnn\w*|lstm\w*|gru\w*)$|linear$|attention")
 NOT_A_PRODUCT = re.compile(r"backward|_weight$")
 
@@ -57,10 +63,23 @@ class Operation:
 
 
 @dataclass(frozen=True)
+class Unknown:
+    """An operator without an entry, and where it is."""
+
+    module: str
+    op: str
+    line: str
+
+    def __str__(self) -> str:
+        return f"{self.op} in {self.module}{self.line and ', ' + self.line}"
+
+
+@dataclass(frozen=True)
 class AuditReport:
     """Every product that ran, in order; `matrix` are those the thesis is about."""
 
     operations: tuple[Operation, ...]
+    unknown: tuple[Unknown, ...] = ()
 
     @property
     def matrix(self) -> tuple[Operation, ...]:
@@ -76,7 +95,7 @@ class AuditReport:
 
     @property
     def passes(self) -> bool:
-        return not self.failures
+        return not self.failures and not self.unknown
 
 
 def audit(module: nn.Module, *inputs: Any, noise: float = 0.1, seed: int = 0) -> AuditReport:
@@ -98,25 +117,102 @@ def audit(module: nn.Module, *inputs: Any, noise: float = 0.1, seed: int = 0) ->
         if parameter.requires_grad and parameter.is_floating_point()
     }
     program = export(module, inputs)
-    first = products(evaluate(module, program, inputs))
+    graph = evaluate(module, program, inputs)
+    first = products(graph)
     second = products(evaluate(module, program, inputs, {name: value.detach() for name, value in shaken.items()}))
-    return AuditReport(tuple(_wider(a, b) for a, b in zip(first, second, strict=True)))
+    return AuditReport(tuple(_wider(a, b) for a, b in zip(first, second, strict=True)), _unknown_operators(graph))
 
 
 def _wider(a: Operation, b: Operation) -> Operation:
     return replace(a, bits=(max(a.bits[0], b.bits[0]), max(a.bits[1], b.bits[1])))
 
 
-def products(graph: Graph) -> Iterator[Operation]:
+def products(graph: Graph) -> list[Operation]:
+    """Every product of the graph; those of one matrix with several vectors are one."""
+    found: list[tuple[object, Operation]] = []
     for node in graph.nodes:
-        if (
-            node.op in READERS
-            or node.function.overloadpacket in flop_registry
-            or (PRODUCT.search(node.op) and not NOT_A_PRODUCT.search(node.op))
-        ):
-            outputs = [value.tensor for value in node.outputs]
-            for product in READERS.get(node.op, _unknown)(node.tensors(), outputs[0] if len(outputs) == 1 else outputs):
-                yield replace(product, module=node.module, op=node.op)
+        for product in _products_of(node):
+            found.append((_matrix(node, product), replace(product, module=node.module, op=node.op)))
+    return _joined(found)
+
+
+def _products_of(node: Node) -> Iterator[Operation]:
+    outputs = [value.tensor for value in node.outputs]
+    out = outputs[0] if len(outputs) == 1 else outputs
+    if _is_product(node):
+        yield from READERS.get(node.op, _unknown)(node.tensors(), out)
+    elif node.op in REDUCTIONS and node.depends:
+        yield from _multiplied_and_summed(node)
+
+
+def _is_product(node: Node) -> bool:
+    return (
+        node.op in READERS
+        or node.function.overloadpacket in flop_registry
+        or bool(PRODUCT.search(node.op) and not NOT_A_PRODUCT.search(node.op))
+    )
+
+
+def _unknown_operators(graph: Graph) -> tuple[Unknown, ...]:
+    return tuple(
+        dict.fromkeys(
+            Unknown(node.module, node.op, node.line)
+            for node in graph.nodes
+            if node.depends and not _is_product(node) and node.op not in KNOWN
+        )
+    )
+
+
+def _multiplied_and_summed(node: Node) -> Iterator[Operation]:
+    """m,1,k times 1,n,k summed over k: a product without its name. Where neither has an axis of its own it is a dot product."""
+    source = unmoved(node.args[0])
+    if source.node is None or source.node.op != "mul" or not all(isinstance(x, Value) for x in source.node.args[:2]):
+        return
+    count = source.tensor.dim()
+    dims = node.arg(1, "dim")
+    summed = {d % count for d in ([dims] if isinstance(dims, int) else dims or range(count))}
+    a, b = (x.tensor for x in source.node.args[:2])
+    sizes = [(1,) * (count - x.dim()) + tuple(x.shape) for x in (a, b)]
+    m = k = n = batch = 1
+    for axis, (mine, other) in enumerate(zip(*sizes, strict=True)):
+        if axis in summed:
+            k *= mine if other > 1 else 1
+        elif mine > 1 and other > 1:
+            batch *= mine
+        else:
+            m, n = m * mine, n * other
+    if k > 1:
+        yield Operation("", "", (width(a), width(b)), m, k, n, batch)
+
+
+def _matrix(node: Node, product: Operation) -> object:
+    """What several products with vectors have in common if they are of one matrix: its parameter, or the tensor behind views."""
+    if product.batch > 1 or product.depthwise or product.is_matrix_product or min(product.m, product.n) != 1:
+        return None
+    multiplied = unmoved(node.args[0]).node if node.op in REDUCTIONS else None
+    read = node.inputs if multiplied is None else multiplied.inputs
+    size = product.k * max(product.m, product.n)
+    constants = [value for value in read if value.constant and value.tensor.numel() == size]
+    if len(constants) != 1 or constants[0].tensor.dim() < 2:
+        return None
+    matrix = constants[0]
+    while matrix.node is not None and matrix.node.op in MOVES and not matrix.parameters:
+        matrix = matrix.node.inputs[0]
+    return (matrix.parameters or matrix, node.op, product.k)
+
+
+def _joined(found: list[tuple[object, Operation]]) -> list[Operation]:
+    joined: dict[object, Operation] = {}
+    for index, (matrix, product) in enumerate(found):
+        if matrix is None or matrix not in joined:
+            joined[index if matrix is None else matrix] = product
+            continue
+        before = joined[matrix]
+        bits = max(before.bits[0], product.bits[0]), max(before.bits[1], product.bits[1])
+        by_rows = product.m <= product.n
+        m, n = (before.m + product.m, before.n) if by_rows else (before.m, before.n + product.n)
+        joined[matrix] = replace(before, bits=bits, m=m, n=n)
+    return list(joined.values())
 
 
 def width(x: Tensor, padded: bool = False) -> int:
