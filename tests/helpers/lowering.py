@@ -19,6 +19,7 @@ def lowered(network, size=None):
     global _last
     lowering = Lowering(network, sample_image(image_size(network, size)), samples.MEAN, samples.STD)
     program = lowering.program((), 1.0, {})
+    lowering.ops = copy.deepcopy(lowering.ops)  # some tests change those of the program
     _last = lowering, network, copy.deepcopy(network.state_dict())
     return program
 
