@@ -6,17 +6,22 @@ Cortex-M0, M3, M4, M7 and M33 with semihosting (Debian: gcc-arm-none-eabi libnew
 32-bit x86 and for RISC-V. On each, every test vector must be equal.
 
 Flash is the text of model.o, constants and code; RAM is the arena: both must hold what the export announced, as the linker's table of
-symbols has it. Instructions are counted by -icount; nobody measured milliseconds. `python -m tools.release.devices digits` runs one model.
+symbols has it. Instructions are counted by -icount; nobody measured milliseconds. `python -m tools.release.devices digits` runs one
+model; `--only Cortex-M4` one core, and then says which functions the instructions are in, by a plugin for qemu (device/count.c). A run
+of everything is written to benchmarks/results/devices.json.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 
 from bcnn.bench.rivals import job_of
@@ -26,6 +31,7 @@ from bcnn.packed import packfile, shipped
 from bcnn.program.program import Program
 
 HERE = Path(__file__).parent / "device"
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "devices.json"
 FLOATS = "digits in float32"
 MODELS = ("digits", "cifar10", FLOATS)
 ZIG = (sys.executable, "-m", "ziglang", "cc")
@@ -40,6 +46,7 @@ class Board:
     flash_at: int = 0
     ram_at: int = 0x20000000
     ram: int = 0x400000
+    more: tuple[str, ...] = ()  # of the compiler, for the model only
 
     @property
     def riscv(self) -> bool:
@@ -63,6 +70,7 @@ BOARDS = (
     cortex("Cortex-M7", "mps2-an500"),
     cortex("Cortex-M33", "mps2-an505", flash_at=0x10000000, ram_at=0x38000000, ram=0x200000),
     riscv("RV32IMAC", "ilp32"),
+    replace(riscv("RV32IMAC", "ilp32"), core="RISC-V RV32IMAC, Zbb", more=("-march=rv32imac_zbb",)),
 )
 FLOAT_BOARDS = (
     BOARDS[0],
@@ -81,27 +89,64 @@ SYSTEMS = {
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("models", nargs="*", default=MODELS)
+    parser.add_argument("--only", help="a core, such as Cortex-M4")
+    given = parser.parse_args()
     compilers = [f"{board.prefix}gcc" for board in BOARDS]
     needed = [*compilers, "qemu-system-arm", "qemu-system-riscv32", *(run[0] for _, run in SYSTEMS.values() if run)]
     for tool in dict.fromkeys([*needed, *(words[0] for words, _ in SYSTEMS.values())]):
         if not shutil.which(tool):
             sys.exit(f"{tool} is missing; the first lines of tools/release/devices.py say what to install")
-    print("| model | core | flash, with code | RAM | instructions an image |\n|---|---|---:|---:|---:|")
-    for name in sys.argv[1:] or MODELS:
+    print(f"{HEAD}\n|---|---|---:|---:|---:|---:|")
+    rows = []
+    for name in given.models:
+        packed = program(name)
         with tempfile.TemporaryDirectory() as folder:
-            written = exported(name, Path(folder))
-            flash, ram = announced(written)
+            written = exported(packed, Path(folder))
             for board in FLOAT_BOARDS if name == FLOATS else BOARDS:
-                text = compiled(written, board, flash)
-                said = f"{instructions(written, board, ram):,}" if ram + SPARE <= board.ram else "no room in 16 KB"
-                print(f"| {name} | {board.core} | {text:,} | {ram:,} | {said} |", flush=True)
+                if given.only in (None, board.core):
+                    rows.append(measured(name, packed, written, board))
+                    print("| " + " | ".join(map(str, rows[-1].values())) + " |", flush=True)
+            if given.only:
+                print(where(written, next(board for board in BOARDS if board.core == given.only)))
+                continue
             for system, (compiler, emulator) in SYSTEMS.items():
                 hosted(written, compiler, emulator, system)
-                print(f"| {name} | {system} | | {ram:,} | test vectors equal |", flush=True)
+                print(f"| {name} | {system} | | | test vectors equal | |", flush=True)
+    if given.models == MODELS and not given.only:
+        found = {
+            "date": date.today().isoformat(),
+            "compiler": run(compilers[0], "--version").splitlines()[0],
+            "rows": rows,
+        }
+        RESULTS.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def exported(name: str, folder: Path) -> Path:
-    packfile.save(program(name), folder / "model.bcnn")
+HEAD = "| model | core | flash, with code | RAM | instructions an image | a binary MAC |"
+
+
+def measured(name: str, packed: Program, folder: Path, board: Board) -> dict[str, str]:
+    flash, ram = announced(folder)
+    if ram + SPARE > board.ram:  # a board with more RAM runs the code of this core, too
+        board = replace(board, machine="mps2-an385", ram=0x400000)
+    text, count = compiled(folder, board, flash), instructions(folder, board, ram)
+    each = count / sum(counts.binary_macs for counts in packed.counts())
+    return dict(zip(KEYS, (name, board.core, f"{text:,}", f"{ram:,}", f"{count:,}", f"{each:.2f}"), strict=True))
+
+
+KEYS = ("model", "core", "flash", "ram", "instructions", "a_binary_mac")
+
+
+def where(folder: Path, board: Board) -> str:
+    """Instructions of each function, of the test vectors and one image."""
+    plugin = folder / "count.so"
+    run("cc", "-O2", "-shared", "-fPIC", str(HERE / "count.c"), "-o", str(plugin))
+    return run(*emulated(folder, board), "-plugin", str(plugin))
+
+
+def exported(packed: Program, folder: Path) -> Path:
+    packfile.save(packed, folder / "model.bcnn")
     export(folder / "model.bcnn", "c", folder / "net")
     return folder / "net"
 
@@ -120,7 +165,17 @@ def announced(folder: Path) -> tuple[int, int]:
 def compiled(folder: Path, board: Board, flash: int) -> int:
     """Bytes of flash that a model takes, code and constants; the constants are those that were announced."""
     made = folder / "model.o"
-    run(f"{board.prefix}gcc", *board.options, "-O2", "-std=c99", "-c", str(folder / "model.c"), "-o", str(made))
+    run(
+        f"{board.prefix}gcc",
+        *board.options,
+        *board.more,
+        "-O2",
+        "-std=c99",
+        "-c",
+        str(folder / "model.c"),
+        "-o",
+        str(made),
+    )
     text, data, bss = (int(n) for n in run(f"{board.prefix}size", str(made)).splitlines()[1].split()[:3])
     assert data == bss == 0, "a model has no memory but the caller's"
     tables = re.findall(r"^static const \w+ (\w+)\[\d+\] = ", (folder / "model.c").read_text(), re.MULTILINE)
@@ -145,13 +200,17 @@ def instructions(folder: Path, board: Board, ram: int) -> int:
     run(f"{board.prefix}gcc", *board.options, "-O2", "-std=gnu99", *given, *linked, *parts)
     if (found := symbols(board, built)["arena"]) != ram:
         sys.exit(f"{board.core}: an arena of {found} bytes, {ram} were announced")
-    emulator = ["qemu-system-riscv32", "-bios", "none"] if board.riscv else ["qemu-system-arm"]
-    quiet = ["-icount", "shift=0", "-nographic", "-monitor", "none", "-serial", "null"]
-    semihosting = ["-semihosting-config", "enable=on,target=native"]
-    said = run(*emulator, "-M", board.machine, *quiet, *semihosting, "-kernel", str(built))
+    said = run(*emulated(folder, board))
     if "equal" not in said:
         sys.exit(f"{board.core}: {said}")
     return int(re.findall(r"instructions (\d+)", said)[0])
+
+
+def emulated(folder: Path, board: Board) -> list[str]:
+    emulator = ["qemu-system-riscv32", "-bios", "none"] if board.riscv else ["qemu-system-arm"]
+    quiet = ["-icount", "shift=0", "-nographic", "-monitor", "none", "-serial", "null"]
+    semihosting = ["-semihosting-config", "enable=on,target=native"]
+    return [*emulator, "-M", board.machine, *quiet, *semihosting, "-kernel", str(folder / "board.elf")]
 
 
 def rdimon(board: Board) -> list[str]:
