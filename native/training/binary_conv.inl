@@ -12,6 +12,14 @@ static Source source(const BinaryConv& conv, size_t m, size_t n, float* scratch)
     const size_t from = conv.channels_in, to = conv.inputs;
     const float* x = conv.x + m * from;
     if (from == to || from % kLanes == 0) return {x, from};
+    if (from == 4 && to % 8 == 0) {  // colours and intensity
+        for (size_t i = 0; i < n; i++, x += 4) {
+            const f4 v = load<f4>(x);
+            const f8 two = __builtin_shufflevector(v, v, 0, 1, 2, 3, 0, 1, 2, 3);
+            for (size_t k = 0; k < to; k += 8) store(scratch + i * to + k, two);
+        }
+        return {scratch, to};
+    }
     for (size_t i = 0; i < n; i++, x += from) {
         float* row = scratch + i * to;
         for (size_t c = 0; c < from; c += 4)
@@ -294,7 +302,7 @@ BCNN_KERNEL void gradient_panel(size_t k, const Rows<Y>& rows, const float* grad
     const bool prelu = rows.conv.slope;
     const F slope = prelu ? load<F>(rows.conv.slope + k) : F{};
     const F a = load<F>(abc + k), b = load<F>(abc + channels + k), c = load<F>(abc + 2 * channels + k);
-    for (size_t m = rows.count; m-- > 0;) {
+    for (size_t m = 0; m < rows.count; m++) {
         const F y = before.first(m);
         F g = load<F>(gradient + m * channels + k);
         if (prelu) {
@@ -411,10 +419,8 @@ static void propagate(const BinaryConv& conv, const BinaryConvGradient& gradient
     const Source x = source(conv, m, n, s.x);
     float* dx = gradient.x && from == inputs ? gradient.x + m * inputs : s.dx;
     float* g = conv.add && !conv.prelu_before_add ? gradient.add + m * channels : s.g;
-    for (size_t i = n, turn = turn_pixels(channels); i > 0;) {
-        const size_t count = least(turn, i);
-        i -= count;
-        const Rows<Y> rows{conv, m + i, count, {x.data + i * x.channels, x.channels}, b.scale, b.offset};
+    for (size_t i = 0, turn = turn_pixels(channels); i < n; i += turn) {
+        const Rows<Y> rows{conv, m + i, least(turn, n - i), {x.data + i * x.channels, x.channels}, b.scale, b.offset};
         BCNN_PANELS(channels, gradient_panel, rows, gradient.out + (m + i) * channels, b.folded, g + i * channels,
                     dy + i * width, width);
     }
@@ -585,7 +591,7 @@ static void backward(const BinaryConv& conv, const BinaryConvGradient& gradient)
             float* sums = weight_sums + piece * lane_size;
             fill(sums, lane_size, 0.0f);
             const Range range(blocks, piece, lanes);
-            for (size_t block = range.end; block-- > range.begin;) {
+            for (size_t block = range.begin; block < range.end; block++) {
                 propagate_block(block, thread, own);
                 for (size_t i = 0; i < branches * panels; i++)
                     add_block(block, thread, i / panels, i % panels, sums + i * panel_size, own);
@@ -595,7 +601,7 @@ static void backward(const BinaryConv& conv, const BinaryConvGradient& gradient)
             float* __restrict sums = weight_sums + piece * panel_size;
             if (by_panels) {
                 fill(sums, panel_size, 0.0f);
-                for (size_t block = blocks; block-- > 0;) add_block(block, block, p, panel, sums, own);
+                for (size_t block = 0; block < blocks; block++) add_block(block, block, p, panel, sums, own);
             }
             for (size_t lane = 1; lane < lanes; lane++)
                 for (size_t i = 0; i < panel_size; i++) sums[i] += sums[lane * lane_size + i];

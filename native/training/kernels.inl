@@ -44,7 +44,7 @@ struct Integers<fv> {
 #define BCNN_KERNEL static __attribute__((noinline))  // a loop that is to have all registers for itself
 
 constexpr size_t kGroup = 4;            // signs to a table index
-constexpr size_t kRow = 64;             // bytes of a table row: two vectors, 16 floats or 64 int8
+constexpr size_t kRow = 64;             // bytes of a table row: one vector or two, 16 floats or 64 int8
 constexpr size_t kTable = 16 * kRow;    // bytes of one group's sixteen sums
 constexpr size_t kChunk = 16;           // groups summed at once: 16 KB of table in L1, and int8 sums stay within +-64
 constexpr size_t kForwardPixels = 256;  // enough that streaming a wide layer's table from L3 is hidden

@@ -114,24 +114,22 @@ BCNN_INLINE void index_pixels(const float* const x[kGroup], const float* bias, s
 }
 
 // The product where weights are real and lanes are pixels: out[k][16] = sum over o of w[o][k] * v[o][16]. `packed` is w as
-// [K / 6][O][6]: six columns of two vectors are the twelve sums that fit sixteen registers.
-constexpr size_t kColumns = 6;
+// [K / 6][O][6], or in twelves: twelve sums fit sixteen registers beside what they are made of, and hide how long one takes.
+constexpr size_t kColumns = 12 * kVector / kRow;
 
 static void real_sum(const float* v, const float* packed, size_t rows, size_t columns, float* out) {
+    constexpr size_t parts = kRow / kVector;
     for (size_t j = 0; j < columns; j += kColumns) {
-        f8 sum[kColumns][2] = {};
+        fv sum[kColumns][parts] = {};
         const float* w = packed + j * rows;
         for (size_t o = 0; o < rows; o++, w += kColumns) {
-            const f8 low = load<f8>(v + o * kLanes), high = load<f8>(v + o * kLanes + 8);
-            for (size_t n = 0; n < kColumns; n++) {
-                sum[n][0] += w[n] * low;
-                sum[n][1] += w[n] * high;
-            }
+            fv row[parts];
+            for (size_t i = 0; i < parts; i++) row[i] = load<fv>(v + o * kLanes + i * kFloats);
+            for (size_t n = 0; n < kColumns; n++)
+                for (size_t i = 0; i < parts; i++) sum[n][i] += w[n] * row[i];
         }
-        for (size_t n = 0; n < kColumns && j + n < columns; n++) {
-            store(out + (j + n) * kLanes, sum[n][0]);
-            store(out + (j + n) * kLanes + 8, sum[n][1]);
-        }
+        for (size_t n = 0; n < kColumns && j + n < columns; n++)
+            for (size_t i = 0; i < parts; i++) store(out + (j + n) * kLanes + i * kFloats, sum[n][i]);
     }
 }
 
@@ -154,9 +152,44 @@ BCNN_INLINE void transpose8(const float* from, size_t from_stride, float* to, si
     }
 }
 
+#ifdef BCNN_TRAINING_AVX512
+// Sixteen rows of eight, to eight of sixteen: row i and row i + 8 share a vector. Whole vectors are stored, since a vector that is
+// read again as one cannot be forwarded from two stores.
+BCNN_INLINE void transpose16(const float* from, size_t from_stride, float* to, size_t to_stride) {
+    fv r[8], t[8];
+    for (int i = 0; i < 8; i++) {
+        const f8 a = load<f8>(from + i * from_stride), b = load<f8>(from + (i + 8) * from_stride);
+        r[i] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    }
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
+        t[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
+    }
+    for (int i = 0; i < 8; i += 4)
+        for (int j = 0; j < 2; j++) {
+            const fv a = t[i + j], b = t[i + j + 2];
+            r[i + 2 * j] = __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+            r[i + 2 * j + 1] =
+                __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+        }
+    for (int i = 0; i < 4; i++) {
+        const fv a = r[i], b = r[i + 4];
+        store(to + i * to_stride,
+              __builtin_shufflevector(a, b, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27));
+        store(to + (i + 4) * to_stride,
+              __builtin_shufflevector(a, b, 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31));
+    }
+}
+#endif
+
 // [rows][columns] -> [columns][rows]; both counts are multiples of 8.
 static void transpose(const float* from, size_t from_stride, size_t rows, size_t columns, float* to, size_t to_stride) {
-    for (size_t c = 0; c < columns; c += 8)
-        for (size_t r = 0; r < rows; r += 8)
-            transpose8(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride);
+    for (size_t c = 0; c < columns; c += 8) {
+        size_t r = 0;
+#ifdef BCNN_TRAINING_AVX512
+        for (; r + 16 <= rows; r += 16)
+            transpose16(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride);
+#endif
+        for (; r < rows; r += 8) transpose8(from + r * from_stride + c, from_stride, to + c * to_stride + r, to_stride);
+    }
 }

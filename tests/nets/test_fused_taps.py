@@ -206,8 +206,9 @@ def test_a_map_of_other_channels_is_torch_s_error() -> None:
         layer(8, 16)(image(9, 16, 5, 5))
 
 
-def test_portable_kernels_equal_the_definition_too() -> None:
-    env = {**os.environ, "BCNN_ISA": "scalar", "OMP_NUM_THREADS": "1"}
+@pytest.mark.parametrize("isa", ["scalar", "avx2"])
+def test_other_instruction_sets_equal_the_definition_too(isa: str) -> None:
+    env = {**os.environ, "BCNN_ISA": isa, "OMP_NUM_THREADS": "1"}
     chosen = ["-k", "slope or exact or images", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", __file__, *chosen], env=env, capture_output=True, text=True
