@@ -4,6 +4,7 @@
     python benchmarks/training.py --weights real          # step 1
     python benchmarks/training.py --network imagenette --size 64 --batch 32 --variants fused    # one thread against two
     python benchmarks/training.py --json benchmarks/results/training.json
+    python benchmarks/training.py --network imagenette --size 64 --width 1 --builds old.so new.so new.so:avx2    # two builds of the kernels
 
 Speed is images per CPU-second in one process and one thread, the variants taking turns step by step; min and median step. Memory
 is a fresh process each: the peak above what the process held with network and optimizer made, and the bytes autograd keeps for the
@@ -14,24 +15,29 @@ means something on idle cores only.
 from __future__ import annotations
 
 import argparse
+import importlib.machinery
+import importlib.util
 import json
 import os
 import platform
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from torch.nn import functional as F
 
 from bcnn.base.machine import cpu_name, utc
 from bcnn.base.provenance import commit
-from bcnn.nets import config, fused
+from bcnn.nets import config, fused, fused_autograd
 from bcnn.nets.bcnn import Network
 from bcnn.nets.fused_autograd import native
 
@@ -181,6 +187,46 @@ def scaling(args: argparse.Namespace) -> dict[str, Any]:
     return {**threads, "processes_ratio": max(found[2]) / max(found[1])}
 
 
+def build_of(name: str) -> Any:
+    """The kernels in PATH or PATH:ISA, a copy of their own: a module chooses its instruction set once."""
+    path, _, isa = name.partition(":")
+    with (
+        tempfile.NamedTemporaryFile(suffix=".so") as copy,
+        mock.patch.dict(os.environ, {"BCNN_ISA": isa} if isa else {}),
+    ):
+        shutil.copy(path, copy.name)
+        loader = importlib.machinery.ExtensionFileLoader("_training", copy.name)
+        spec = importlib.util.spec_from_loader("_training", loader)
+        assert spec is not None
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+        module.isa()
+    return module
+
+
+def compare_builds(args: argparse.Namespace) -> None:
+    """Print the images per CPU-second of several builds of the kernels, which take turns step by step of one network."""
+    builds = {name: build_of(name) for name in args.builds}
+    step = stepper("fused", args)
+    seconds: dict[str, list[float]] = {name: [] for name in builds}
+    for _ in range(args.rounds + 1):
+        for name, build in builds.items():
+            fused_autograd.native = build
+            begin = time.process_time()
+            step()
+            seconds[name].append(time.process_time() - begin)
+    first = seconds[args.builds[0]][1:]  # without the step that makes memory
+    print(
+        f"{'':40}{'images per CPU-second':>24}{'times the first':>16}\n{'':40}"
+        + f"{'best':>12}{'median':>12}{'best':>8}{'median':>8}"
+    )
+    for name, build in builds.items():
+        times = seconds[name][1:]
+        best, median = args.batch / min(times), args.batch / statistics.median(times)
+        over = min(first) / min(times), statistics.median(first) / statistics.median(times)
+        print(f"{name + ' ' + build.isa():40}{best:12.1f}{median:12.1f}{over[0]:8.2f}{over[1]:8.2f}")
+
+
 def conditions(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "cpu": f"{cpu_name()} ({platform.machine()}, {os.cpu_count()} cores, {native.isa()})",
@@ -209,6 +255,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2, help="to compare with one")
     parser.add_argument("--no-processes", action="store_true", help="leave out two processes")
     parser.add_argument("--json", type=Path, help="write the results here too")
+    parser.add_argument(
+        "--builds", nargs="+", help="compare kernels in these modules and nothing else: PATH or PATH:ISA"
+    )
     for name, kind in (("part", str), ("variant", str), ("start", float)):  # for `children`
         parser.add_argument(f"--{name}", type=kind, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -219,6 +268,8 @@ def main() -> None:
         print(json.dumps(wall_of(args)))
     elif args.part == "threads":
         print(json.dumps(threads_of(args)))
+    elif args.builds:
+        compare_builds(args)
     else:
         report(args)
 
