@@ -8,12 +8,11 @@ import fakes
 import pytest
 import samples
 import torch
+from command_line import run
 from PIL import Image
-from typer.testing import CliRunner
 
 from bcnn.base.errors import UserError
 from bcnn.cli import deploy, predict  # noqa: F401  (importing them adds their verbs)
-from bcnn.cli.app import app
 from bcnn.lowering.lower import lower
 from bcnn.packed import packfile
 from bcnn.program.program import Limits
@@ -37,14 +36,6 @@ def model(tmp_path):
 def photo(tmp_path):
     Image.fromarray(samples.image(20, 16)).save(tmp_path / "photo.jpg")
     return tmp_path / "photo.jpg"
-
-
-def run(*words, code=0):
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result
 
 
 def test_pack_writes_what_the_checkpoint_holds_and_prints_its_size(tmp_path, monkeypatch):

@@ -5,13 +5,12 @@ import json
 
 import photos
 import pytest
+from command_line import run
 from PIL import Image
-from typer.testing import CliRunner
 
 import bcnn
 from bcnn.base.errors import UserError
 from bcnn.cli import count, deploy, learn, train  # noqa: F401  (importing them adds their verbs)
-from bcnn.cli.app import app
 from bcnn.data import sources
 from bcnn.learning.learn import Wishes
 from bcnn.learning.learn import learn as learned
@@ -35,14 +34,6 @@ def model(tmp_path_factory):
         (root / "swapped").mkdir(exist_ok=True)
         (root / "swapped" / split).symlink_to(root / "wrong")
     return root / "m.bcnn"
-
-
-def run(*words, code=0):
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result
 
 
 def test_json_has_all_scores_and_names_the_mistakes(model):

@@ -2,12 +2,11 @@
 
 import photos
 import pytest
+from command_line import run
 from PIL import Image
-from typer.testing import CliRunner
 
 from bcnn.base.errors import UserError
 from bcnn.cli import deploy, learn, models, predict, train  # noqa: F401  (importing them adds their verbs)
-from bcnn.cli.app import app
 from bcnn.packed import card, packfile
 
 
@@ -20,14 +19,6 @@ def _wide_terminal(monkeypatch):
 @pytest.fixture
 def data(tmp_path):
     return photos.folder(tmp_path / "my photos")
-
-
-def run(*words, code=0):
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result
 
 
 def learned(data, *more):

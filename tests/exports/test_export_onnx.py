@@ -20,6 +20,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from bcnn.base.errors import UserError
+from bcnn.base.version import __version__
 from bcnn.cli import export as verb  # noqa: F401  (importing it adds the verb)
 from bcnn.cli.app import app
 from bcnn.exports import TARGETS, check, export, targets
@@ -214,6 +215,7 @@ def test_a_model_of_bits_is_hardly_larger_than_the_packed_file(name: str, tmp_pa
     assert size <= 1.1 * shipped.find(name).stat().st_size
     assert f"{size:,} bytes" in lines[0]
     page = ROOT / "docs" / "devices.md"
+    size -= len(__version__) - len(__version__.partition(".dev")[0])  # the page has the sizes of a release
     assert re.search(rf"^\| {name} .*\| {size:,} \(", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert "same first choice for 2 of 2" in lines[-1] or "equal those of the packed file" in lines[-1]
 

@@ -9,15 +9,14 @@ import numpy as np
 import plain_torch_networks
 import pytest
 import torch
+from command_line import run
 from paths import HELPERS
 from PIL import Image
-from typer.testing import CliRunner, Result
 
 import bcnn
 from bcnn import UserError
 from bcnn.base.affine import IMAGENET_MEAN
 from bcnn.cli import bench, count, deploy, predict  # noqa: F401  (add their verbs)
-from bcnn.cli.app import app
 from bcnn.cli.options import given
 from bcnn.lowering.lower import normalised
 from bcnn.models import bench as bench_model
@@ -28,14 +27,6 @@ from bcnn.nets import latent
 
 def find(what, given=None):
     return network(resolve(what, "audit"), given)
-
-
-def run(*words: object, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result
 
 
 @pytest.fixture

@@ -52,7 +52,9 @@ WORDS = {
 def folder(tmp_path_factory):
     """One of every kind, all of the same tiny network."""
     made = tmp_path_factory.mktemp("kinds")
-    tiny_runs.run(made / "run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bcnn.training.report.write", lambda folder: None)  # pictures have a test of their own
+        tiny_runs.train(tiny_runs.config(), made / "run")
     bcnn.pack(made / "run", made / "mine.bcnn")
     (made / "mine.toml").write_text(_toml())
     (made / "mine.py").write_text(f"import sys\nsys.path.append({str(Path(tiny_runs.__file__).parent)!r})\n{CODE}")

@@ -11,7 +11,7 @@ import copy
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -24,16 +24,10 @@ from bcnn.nets import config, fused, layers
 from bcnn.nets.bcnn import Network
 from bcnn.nets.fused_autograd import native
 
-pytestmark = pytest.mark.skipif(not fused.available(), reason="the native training kernels are not built")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = [
+    pytest.mark.skipif(not fused.available(), reason="the native training kernels are not built"),
+    pytest.mark.usefixtures("one_thread"),
+]
 
 
 def set_random(module: nn.Module) -> None:

@@ -10,7 +10,6 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -21,16 +20,10 @@ from bcnn.nets.binary_conv import CHOICES, BinaryConv2d, Rules
 from bcnn.nets.fused_autograd import native
 from bcnn.nets.registry import build
 
-pytestmark = pytest.mark.skipif(not fused.available(), reason="the native training kernels are not built")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = [
+    pytest.mark.skipif(not fused.available(), reason="the native training kernels are not built"),
+    pytest.mark.usefixtures("one_thread"),
+]
 
 
 def layer(

@@ -8,13 +8,12 @@ import sys
 
 import numpy as np
 import pytest
+from command_line import run
 from PIL import Image, ImageDraw
-from typer.testing import CliRunner
 
 import bcnn
 from bcnn.base.errors import UserError
 from bcnn.cli import bench, deploy, models, predict, train  # noqa: F401  (importing them adds their verbs)
-from bcnn.cli.app import app
 from bcnn.counting.counts import count
 from bcnn.nets.config import from_dict
 from bcnn.packed import card, packfile, shipped
@@ -34,14 +33,6 @@ def drawn() -> Image.Image:
     image = Image.new("RGB", (200, 150), (40, 120, 30))
     ImageDraw.Draw(image).ellipse((60, 30, 150, 120), fill="white", outline=(180, 180, 180), width=3)
     return image
-
-
-def run(*words, code=0):
-    result = CliRunner().invoke(app, [str(word) for word in words])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result
 
 
 def test_the_digits_are_among_the_models():

@@ -19,11 +19,7 @@ from bcnn.training import checkpoint, initial_weights, new_decoder
 ONE = (replace(tiny_runs.STEP2, warmup=0, lr=1e-3),)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def no_pictures():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bcnn.training.report.write", lambda folder: None)
-        yield
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 @pytest.fixture(scope="module")

@@ -21,12 +21,7 @@ from bcnn.training.loop import Trainer
 from bcnn.training.provenance import Provenance
 from bcnn.training.run_folder import RunFolder
 
-
-@pytest.fixture(scope="module", autouse=True)
-def no_pictures():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bcnn.training.report.write", lambda folder: None)
-        yield
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 @pytest.fixture(scope="module")

@@ -291,7 +291,7 @@ def run_again(nodes: list[Node], source: Value, x: Tensor) -> Tensor:
     out = x
     with torch.no_grad():
         for node in nodes:
-            for constant in node.inputs:
+            for constant in node.inputs if node.op != "index_put" else ():  # that one writes into a map of full size
                 if constant.constant and constant not in values and (one := _one_pixel(constant, source)) is not None:
                     values[constant] = one
             # Batch norm reads one parameter a channel, equal ones too; with fewer of them it would read what lies behind.

@@ -113,7 +113,7 @@ def per_channel(lowering: Lowering, node: Node, constant: Any, value: Value) -> 
     if len(shape) != value.tensor.dim() or shape[0] != 1:
         return None
     pixels = tensor.reshape(*shape[:2], -1)
-    if not bool((pixels == pixels[..., :1]).all()):
+    if pixels.shape[2] > 1 and not bool((pixels == pixels[..., :1]).all()):
         return None
     tensor = pixels[..., 0]
     if shape[1] not in (1, value.shape[1]):
