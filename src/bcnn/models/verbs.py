@@ -1,4 +1,4 @@
-"""What each verb does with each kind of MODEL: the one table that the resolver asks, and that docs/commands.md shows. No torch.
+"""What each verb does with each kind of MODEL: the one table that the resolver asks, and that docs/model.md shows. No torch.
 
 A row has a cell for every kind: what the verb does with it, or else the command to type instead. A bare name means the trained
 network where something is run, and the architecture where something is built or counted. A user's code runs only in the
